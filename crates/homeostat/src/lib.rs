@@ -1,4 +1,4 @@
-//! Keeps actual state equal to desired state: the crate that operators depend on.
+//! Keeps the actual state equal to the desired state; this is the crate that operators depend on.
 //!
 //! An operator has one function per kind, which is called with an object whenever something relevant to it has changed.
 //! The function decides on the desired state, asks the [`Context`] to apply it, and returns when to call it again. See

@@ -1,11 +1,11 @@
-//! Where an operator logs unless its `main` decides otherwise: to stderr, one line per event, at level info and above.
-//! `HOMEOSTAT_LOG` or `RUST_LOG` changes that (`debug`, or `homeostat_runtime=trace,info`).
+//! Sets up logging for an operator unless its `main` decides otherwise: to stderr, one line per event, at level info
+//! and above. `HOMEOSTAT_LOG` or `RUST_LOG` changes that (`debug`, or `homeostat_runtime=trace,info`).
 
 use std::io::IsTerminal;
 
 use tracing_subscriber::EnvFilter;
 
-/// The variables that set the log level; the first one that is set counts.
+/// The variables that set the log level; the first one that is set wins.
 const VARIABLES: [&str; 2] = ["HOMEOSTAT_LOG", "RUST_LOG"];
 
 /// The default filter. The client logs every failed request, which repeats while a server is down; the runtime reports

@@ -1,4 +1,4 @@
-//! An animal: a reconciler with a bug and its cured twin, in the same scenario.
+//! An animal is a reconciler with a bug and its cured twin, in the same scenario.
 
 use homeostat::sim::Simulation;
 
@@ -10,6 +10,6 @@ pub struct Animal {
     pub name: &'static str,
     /// Returns the simulation in which the bug should be found.
     pub broken: fn() -> Simulation,
-    /// Returns the same simulation of the cured reconciler, in which nothing may be found.
+    /// Returns the same simulation of the cured reconciler, in which nothing must be found.
     pub cured: fn() -> Simulation,
 }

@@ -1,4 +1,4 @@
-//! How an animal is hunted: the broken one with the default budget, then its cured twin.
+//! Hunts an animal: the broken one with the default budget, then its cured twin.
 
 use homeostat::sim::{Budget, Failure};
 
@@ -40,15 +40,15 @@ pub struct HuntResult {
     pub seed: u64,
     /// The simulator's report on the broken one.
     pub failure: Option<Failure>,
-    /// Schedules until the bug was found or the hunt was given up.
+    /// The number of schedules until the bug was found or the hunt was abandoned.
     pub schedules: u64,
-    /// Real seconds until then, including the shrinking of the failure.
+    /// The real seconds until then, including shrinking the failure.
     pub seconds: f64,
     /// The simulator's report on the cured one: a false alarm.
     pub alarm: Option<Failure>,
-    /// Schedules that the cured one survived.
+    /// The number of schedules that the cured one survived.
     pub cured_schedules: u64,
-    /// Real seconds spent on the cured one.
+    /// The real seconds spent on the cured one.
     pub cured_seconds: f64,
 }
 

@@ -1,4 +1,4 @@
-//! Functions that several reconcilers of the zoo share: small objects, and writes that may be repeated.
+//! Provides functions that several reconcilers in the zoo share: small objects, and writes that may be repeated.
 //!
 //! [`is_latest`] is part of many cures: a cache may be stale, and a deletion, or an external resource created because
 //! of it, cannot be undone.

@@ -1,4 +1,4 @@
-//! The output of the program: a line for each animal, with the worst case of all seeds.
+//! Writes the output of the program: a line for each animal, with the worst case of all seeds.
 
 use serde_json::{Value, json};
 

@@ -1,7 +1,8 @@
-//! The console of an embedded control plane: its own listener on this machine, its own token, and the API in process.
+//! Serves the console of an embedded control plane: its own listener on this machine, its own token, and the API in
+//! process.
 //!
-//! **Invariant:** the console's token is valid only for this console and only while this process lives, and it only
-//! allows reading. Any other token must be one that the API server accepts, and shows what its holder may read.
+//! **Invariant:** the console's token is valid only for this console and only while this process is running, and it
+//! only allows reading. Any other token must be one that the API server accepts, and shows what its holder may read.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -38,7 +39,7 @@ pub(super) struct BoundConsole {
     url: String,
 }
 
-/// What the console shows.
+/// The data that the console shows.
 struct EmbeddedSource {
     api: ApiServer,
     authenticator: Option<Arc<Authenticator>>,
@@ -88,7 +89,7 @@ pub(super) struct ConsoleOperators {
 }
 
 impl ConsoleOperators {
-    /// Shows what this journal records.
+    /// Shows the records of this journal.
     pub(super) fn show(&self, journal: Journal) {
         let activity = Arc::clone(&self.activity);
         journal.fold(move |record| activity.observe(record));
@@ -97,7 +98,7 @@ impl ConsoleOperators {
 }
 
 impl EmbeddedSource {
-    /// Returns who holds a token.
+    /// Returns the identity of a token's holder.
     fn identity(&self, token: &str) -> Option<Identity> {
         if is_same_token(token, &self.token) {
             return Some(Identity::admin());

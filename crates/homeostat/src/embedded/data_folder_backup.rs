@@ -1,4 +1,4 @@
-//! Backup and restore of a control plane's data folder: its objects, its keys and its certificates in one file.
+//! Backs up and restores a control plane's data folder: its objects, its keys and its certificates in one file.
 //!
 //! **Invariant:** a backup is the state at one point in time, even while a server writes to the folder, and contains
 //! every write that was acknowledged before it began. A restore writes only to an empty folder, after checking the
@@ -19,7 +19,7 @@ use super::{Error, PKI_FOLDER, STORE_FOLDER};
 const FILE_MODE: u32 = 0o600;
 const FOLDER_MODE: u32 = 0o700;
 
-/// What was backed up or restored.
+/// A summary of what was backed up or restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BackupSummary {
@@ -35,8 +35,8 @@ impl BackupSummary {
     }
 }
 
-/// Writes everything in a data folder, except volumes and logs of Pods, to a new file. A server may be using the
-/// folder. Blocks.
+/// Writes everything in a data folder, except Pods' volumes and logs, to a new file. A server may be using the folder.
+/// This function blocks.
 pub fn backup(data_dir: &Path, file: &Path) -> Result<BackupSummary, Error> {
     let attachments = read_pki(&data_dir.join(PKI_FOLDER));
     let attachments = attachments.map_err(|source| Error::file(&data_dir.join(PKI_FOLDER), source))?;
@@ -45,7 +45,7 @@ pub fn backup(data_dir: &Path, file: &Path) -> Result<BackupSummary, Error> {
     Ok(BackupSummary::of(&backup))
 }
 
-/// Creates a data folder from a backup file. The folder must be empty or not exist. Blocks.
+/// Creates a data folder from a backup file. The folder must be empty or not exist. This function blocks.
 pub fn restore(file: &Path, data_dir: &Path) -> Result<BackupSummary, Error> {
     let backup = Backup::read(file, data_migrations::CONTENTS)?;
     if fs::read_dir(data_dir).is_ok_and(|mut entries| entries.next().is_some()) {

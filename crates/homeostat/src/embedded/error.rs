@@ -1,6 +1,6 @@
-//! Errors that occur when a control plane fails to start or stop.
+//! Defines the errors that occur when a control plane fails to start or stop.
 
-/// Why the embedded control plane failed.
+/// The reason the embedded control plane failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -21,7 +21,7 @@ pub enum Error {
     Console {
         /// The address.
         address: std::net::SocketAddr,
-        /// What the system says.
+        /// The system's error.
         source: std::io::Error,
     },
     /// A file or folder of a backup cannot be read or written.
@@ -29,7 +29,7 @@ pub enum Error {
     File {
         /// The file or folder.
         path: std::path::PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: std::io::Error,
     },
     /// A part of the control plane panicked, which is a bug in this crate.

@@ -1,5 +1,5 @@
-//! The embedded control plane: store, API server with its background tasks and, on request, a TLS socket, the workload
-//! controllers and a node, assembled and owned by one value.
+//! The embedded control plane consists of a store, an API server with its background tasks and, on request, a TLS
+//! socket, the workload controllers and a node, assembled and owned by one value.
 //!
 //! **Invariant:** [`ControlPlane::stop`] awaits every task, in the order node, clients, background tasks, store, so
 //! that every acknowledged write is on disk when it returns. Dropping it instead aborts the tasks, which the disk store
@@ -98,7 +98,7 @@ pub struct ControlPlane {
     kubeconfig: Option<PathBuf>,
     console_url: Option<String>,
     console: Option<ConsoleOperators>,
-    /// The tasks in this process that use the API; they end first.
+    /// The tasks in this process that use the API; they are stopped first.
     users: JoinSet<Result<(), Error>>,
     users_stop: CancellationToken,
     tasks: JoinSet<Result<(), Error>>,
@@ -114,7 +114,8 @@ impl Builder {
         self
     }
 
-    /// Serves over TLS at this address (port 0: any free one) and writes a kubeconfig that only its owner can read.
+    /// Serves over TLS at this address (port 0 means any free port) and writes a kubeconfig that only its owner can
+    /// read.
     #[must_use]
     pub fn listen(mut self, address: SocketAddr, kubeconfig: impl Into<PathBuf>) -> Self {
         self.listen = Some((address, kubeconfig.into()));
@@ -169,7 +170,7 @@ impl Builder {
         self
     }
 
-    /// Also serves the web console at this address of the machine (port 0: any free one), over plain HTTP.
+    /// Also serves the web console at this address of the machine (port 0 means any free port), over plain HTTP.
     /// [`ControlPlane::console_url`] returns its address and token. Requires the feature `console`.
     #[must_use]
     pub fn console(mut self, address: SocketAddr) -> Self {
@@ -177,12 +178,13 @@ impl Builder {
         self
     }
 
-    /// Starts the control plane. Once this returns, it answers requests.
+    /// Starts the control plane. Once this returns, it serves requests.
     ///
     /// # Errors
-    /// If the folder cannot be opened or the address cannot be used; the message says what to do.
+    /// Fails if the folder cannot be opened or the address cannot be used; the message says what to do.
     pub fn start(self) -> BoxFuture<'static, Result<ControlPlane, Error>> {
-        // Boxed here, so that it is compiled in this crate and not in every program that starts one.
+        // The future is boxed here, so that it is compiled in this crate and not in every program that starts a control
+        // plane.
         Box::pin(self.assemble())
     }
 
@@ -253,7 +255,7 @@ impl Builder {
         Ok(plane)
     }
 
-    /// Returns the builder of the API server, without the settings of its socket.
+    /// Returns the builder of the API server, without its socket settings.
     fn api_builder(&self, store: &SharedStore, has_socket: bool) -> server::Builder {
         let admission = self.admission.clone().unwrap_or_else(|| {
             if has_socket { AdmissionConfig::default() } else { AdmissionConfig::without_service_accounts() }
@@ -381,8 +383,8 @@ impl ControlPlane {
         });
     }
 
-    /// Shows on the console, if there is one, what the operator with this journal does. Call this before the operator
-    /// runs.
+    /// Shows the activity of the operator with this journal on the console, if there is one. Call this before the
+    /// operator runs.
     pub fn show_on_console(&self, journal: &Journal) {
         if let Some(console) = &self.console {
             console.show(journal.clone());
@@ -390,7 +392,7 @@ impl ControlPlane {
     }
 
     /// Returns the address of the web console, including its token; `None` without a console. Anyone who has it can
-    /// read everything here except the values of Secrets, until this process ends.
+    /// read everything here except the values of Secrets, until this process exits.
     pub fn console_url(&self) -> Option<&str> {
         self.console_url.as_deref()
     }
@@ -400,8 +402,8 @@ impl ControlPlane {
         Client::new(self.api.clone(), DEFAULT_NAMESPACE)
     }
 
-    /// Returns a client with all rights for a part of this process, under its own name, so that `why`, webhooks and
-    /// managed fields distinguish its writes from the administrator's.
+    /// Returns a client with all permissions for a part of this process, under its own name, so that `why`, webhooks
+    /// and managed fields distinguish its writes from the administrator's.
     fn client_as(&self, name: &str) -> Client {
         let identity = Identity { name: name.to_owned(), ..Identity::admin() };
         Client::new(self.api.acting_as(identity), DEFAULT_NAMESPACE)
@@ -422,10 +424,10 @@ impl ControlPlane {
         self.kubeconfig.as_deref()
     }
 
-    /// Waits until a part of it ends on its own, which happens only if it fails.
+    /// Waits until a part of it stops on its own, which happens only if it fails.
     ///
     /// # Errors
-    /// The failure.
+    /// Returns the failure.
     pub fn failed(&mut self) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(self.first_failure())
     }
@@ -439,7 +441,7 @@ impl ControlPlane {
         ended.unwrap_or_else(|panic| Err(Error::Panicked(panic.to_string())))
     }
 
-    /// Ends the node's processes and open watches, finishes pending requests, and closes the store.
+    /// Stops the node's processes and open watches, finishes pending requests, and closes the store.
     ///
     /// # Errors
     /// Returns the first failure; the remaining parts are stopped anyway.

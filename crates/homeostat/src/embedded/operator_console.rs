@@ -1,5 +1,5 @@
-//! The console of an operator on a cluster: pages on its admin server. They read the cluster with the viewer's token,
-//! and the operator's activity from its own journal.
+//! Serves the console of an operator on a cluster, as pages on its admin server. They read the cluster with the
+//! viewer's token, and the operator's activity from its own journal.
 //!
 //! **Invariant:** it never sends requests to the cluster with the operator's own credentials, and accepts no token that
 //! the cluster does not know.
@@ -52,7 +52,7 @@ impl AdminPages for ConsolePages {
     }
 }
 
-/// The operator's cluster, and what the operator does.
+/// The operator's cluster, and the operator's activity.
 struct ClusterSource {
     /// Has no credentials.
     client: Client,

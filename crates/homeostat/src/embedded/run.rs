@@ -10,21 +10,21 @@ use kube::Client;
 
 use super::{ControlPlane, console, operator_console};
 
-/// Where an operator without a cluster keeps its objects: the same folder that `homeostat up` uses.
+/// The folder in which an operator without a cluster keeps its objects: the same folder that `homeostat up` uses.
 const FOLDER: &str = ".homeostat";
 
-/// Runs the operator until SIGTERM or ctrl-c: on the cluster of `--kubeconfig`, `KUBECONFIG` or the Pod's account if
-/// there is one, otherwise on an embedded, durable control plane in `.homeostat`. In the latter case it prints the path
-/// of the kubeconfig on stderr and, with the feature `console`, the address of the web console. On a cluster, the
-/// console is served with the admin pages (`--serve`). Logs to stderr (`HOMEOSTAT_LOG=debug` or `RUST_LOG=debug` logs
-/// more), unless the program has set its own `tracing` subscriber.
+/// Runs the operator until SIGTERM or ctrl-c: on the cluster given by `--kubeconfig`, `KUBECONFIG` or the Pod's account
+/// if there is one, otherwise on an embedded, durable control plane in `.homeostat`. In the latter case it prints the
+/// path of the kubeconfig on stderr and, with the feature `console`, the address of the web console. On a cluster, the
+/// console is served with the admin pages (`--serve`). It logs to stderr (`HOMEOSTAT_LOG=debug` or `RUST_LOG=debug`
+/// logs more), unless the program has set its own `tracing` subscriber.
 ///
-/// The command `plan` ends the process with code 2 if something would change; all other commands return.
+/// The command `plan` exits the process with code 2 if something would change; all other commands return.
 ///
 /// # Errors
 /// Returns why the operator or its control plane failed.
 pub fn run(operator: Operator) -> BoxFuture<'static, Result<(), Error>> {
-    // Boxed here, so that it is compiled in this crate and not in every operator.
+    // The future is boxed here, so that it is compiled in this crate and not in every operator.
     Box::pin(run_somewhere(operator))
 }
 

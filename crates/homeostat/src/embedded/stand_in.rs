@@ -1,5 +1,5 @@
-//! Options for a control plane that stands in for kube-apiserver: it uses the caller's credentials and runs only the
-//! controllers that the caller expects. Ordinary control planes do not need them.
+//! Sets options for a control plane that stands in for kube-apiserver: it uses the caller's credentials and runs only
+//! the controllers that the caller expects. Ordinary control planes do not need them.
 
 use homeostat_apiserver::background::BackgroundTasks;
 use homeostat_apiserver::serve::ExternalCredentials;
@@ -17,8 +17,8 @@ pub(super) struct StandInOptions {
 }
 
 impl Builder {
-    /// Uses certificates and keys written by the caller instead of creating its own. There is then no administrator
-    /// token.
+    /// Uses certificates and keys written by the caller instead of creating its own. In that case there is no
+    /// administrator token.
     #[must_use]
     pub fn credentials(mut self, files: ExternalCredentials) -> Self {
         self.stand_in.credentials = Some(files);
@@ -39,7 +39,7 @@ impl Builder {
         self
     }
 
-    /// Sets whether requests without credentials are accepted as the anonymous user; they are by default.
+    /// Sets whether requests without credentials are accepted as the anonymous user; this is the default.
     #[must_use]
     pub fn anonymous(mut self, is_accepted: bool) -> Self {
         self.stand_in.refuses_anonymous = !is_accepted;

@@ -1,4 +1,4 @@
-//! Starts the workload controllers when there is something for them to do.
+//! Starts the workload controllers as soon as there is something for them to do.
 //!
 //! A control plane that only serves an operator's own kinds never starts them: their code is not loaded, and their
 //! watches are not opened. Waiting costs one cursor per kind.
@@ -57,7 +57,7 @@ fn watches(store: &SharedStore) -> Option<Vec<Watch>> {
 }
 
 async fn first_of(mut watch: Watch) {
-    // A watch that was cut off has missed something.
+    // A watch that was interrupted has missed something.
     while let Ok(events) = watch.next().await
         && !events.iter().any(|event| matters(&event.key))
     {}

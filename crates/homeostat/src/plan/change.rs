@@ -1,4 +1,4 @@
-//! The planned change: the objects from some files, to be applied or deleted.
+//! Represents the planned change: the objects from some files, to be applied or deleted.
 
 use serde_json::Value;
 

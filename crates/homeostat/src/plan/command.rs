@@ -1,5 +1,5 @@
-//! The command `plan` of operators and of `homeostat`: reads the files, makes the plan, prints it, and chooses the exit
-//! code.
+//! Implements the `plan` command of operators and of `homeostat`: reads the files, computes the plan, prints it, and
+//! chooses the exit code.
 
 use std::io::{IsTerminal as _, Read as _, Write as _};
 
@@ -33,7 +33,7 @@ impl PlanOutcome {
     }
 }
 
-/// Prints what a change would do to the built-in workloads of a cluster.
+/// Prints what a change would do to a cluster's built-in workloads.
 ///
 /// # Errors
 /// Returns why there is no plan, or that it would delete too much.
@@ -44,8 +44,7 @@ pub fn plan_workloads(
     Box::pin(print_plan(client, homeostat_workloads::controllers::operator_without_nodes(), options))
 }
 
-/// Prints what a change would do to the cluster of an operator, and ends the process with code 2 if something would
-/// change.
+/// Prints what a change would do to an operator's cluster, and exits the process with code 2 if something would change.
 pub fn plan_operator(
     operator: Operator,
     client: Client,

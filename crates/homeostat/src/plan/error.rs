@@ -1,6 +1,6 @@
-//! Why there is no plan.
+//! Defines the reasons why there is no plan.
 
-/// Why there is no plan.
+/// The reason why there is no plan.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlanError {
@@ -9,18 +9,18 @@ pub enum PlanError {
     File {
         /// The file.
         path: String,
-        /// What the system says.
+        /// The system's error.
         source: std::io::Error,
     },
     /// The change is not a list of objects.
     #[error("{0}")]
     Change(String),
-    /// The cluster does not show what the plan needs.
+    /// The cluster does not show the objects that the plan needs.
     #[error("cannot list {resource}: {message}; a plan needs the right to list it")]
     Unreadable {
         /// The resource.
         resource: String,
-        /// What the server says.
+        /// The server's message.
         message: String,
     },
     /// The API server refuses the change.
@@ -28,10 +28,10 @@ pub enum PlanError {
     Refused {
         /// The object.
         object: String,
-        /// What the server says.
+        /// The server's message.
         message: String,
     },
-    /// The operator did not start, or ended on its own.
+    /// The operator did not start, or exited on its own.
     #[error("the operator ended during the plan: {0}")]
     OperatorEnded(String),
     /// The reconcilers never stop writing.

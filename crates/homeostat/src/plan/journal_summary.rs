@@ -1,5 +1,5 @@
-//! What the journal of a planned operator adds to its writes: which reconciles run, which objects fail, and which will
-//! be reconciled again later.
+//! Extracts what the journal of a planned operator adds to its writes: which reconciles run, which objects fail, and
+//! which will be reconciled again later.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,10 +12,10 @@ use tokio::sync::Notify;
 
 use super::report::{DueLater, FailingObject};
 
-/// After this many records (a hundred reconciles or more), the plan checks whether something runs in circles.
+/// The number of records (a hundred reconciles or more) after which the plan checks whether something is looping.
 const RECORDS_MANY: u64 = 2000;
 
-/// What the journal said.
+/// A summary of the journal.
 #[derive(Debug, Default)]
 pub(super) struct JournalSummary {
     running: BTreeMap<String, usize>,
@@ -23,7 +23,7 @@ pub(super) struct JournalSummary {
     due: BTreeMap<String, Timestamp>,
     has_worlds: bool,
     records: u64,
-    /// Why the operator ended.
+    /// The reason the operator exited.
     pub(super) ended: Option<String>,
 }
 
@@ -98,7 +98,7 @@ impl JournalSummary {
         }
     }
 
-    /// Discards what was due before the change.
+    /// Discards the reconciles that were due before the change.
     pub(super) fn begin_phase(&mut self) {
         self.due.clear();
     }

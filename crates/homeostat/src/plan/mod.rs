@@ -1,10 +1,11 @@
-//! Plans: what a change would do to a cluster, computed before it is made.
+//! Computes plans: what a change would do to a cluster, before it is made.
 //!
-//! [`plan`] reads what the operator reads (`snapshot`), loads it into an in-memory control plane and runs the real
-//! reconcilers there in virtual time until they rest, without and then with the change (`run`, `rest`, `apply`),
-//! compares both states (`compare`) and reports the difference (`report`, `render`). `command` is the command line.
+//! [`plan`] reads the objects that the operator reads (`snapshot`), loads it into an in-memory control plane and runs
+//! the real reconcilers there in virtual time until they are at rest, without and then with the change (`run`, `rest`,
+//! `apply`), compares both states (`compare`) and reports the difference (`report`, `render`). `command` is the command
+//! line.
 //!
-//! **Invariant:** it writes neither to the cluster nor to external systems: it only lists the cluster, and worlds
+//! **Invariant:** a plan writes neither to the cluster nor to external systems: it only lists the cluster, and worlds
 //! record their writes instead of sending them.
 
 mod apply;
@@ -38,7 +39,7 @@ pub use report::{ChangeAction, DueLater, FailingObject, KindCounts, ObjectChange
 /// The settings of a plan.
 #[derive(Clone, Debug, Default)]
 pub struct PlanSettings {
-    /// The namespace for objects that name none; the client's by default.
+    /// The namespace for objects that do not specify one; by default the client's.
     pub namespace: Option<String>,
     /// The admission plugins of the in-memory control plane; by default, the same as in Kubernetes.
     pub admission: AdmissionConfig,
@@ -46,15 +47,15 @@ pub struct PlanSettings {
     pub start: Option<Timestamp>,
 }
 
-/// Returns what the change would do to the cluster behind the client if this operator ran there. Only lists the
-/// cluster's objects. Needs a tokio runtime, on which worlds also read; the reconcilers run on their own thread.
+/// Returns what the change would do to the client's cluster if this operator ran there. It only lists the cluster's
+/// objects. It needs a tokio runtime, on which worlds also read; the reconcilers run on their own thread.
 pub fn plan(
     client: Client,
     operator: Operator,
     change: Change,
     settings: PlanSettings,
 ) -> BoxFuture<'static, Result<Plan, PlanError>> {
-    // Boxed here, so that it is compiled here and not in every operator.
+    // The future is boxed here, so that it is compiled here and not in every operator.
     Box::pin(make_plan(client, operator, change, settings))
 }
 
@@ -77,7 +78,7 @@ async fn make_plan(
         start: settings.start.unwrap_or_else(|| Clock::system().now()),
         calls: PlannedCalls::new(Handle::current()),
     };
-    // A blocking task, so that the caller's own virtual time also stands still.
+    // It runs in a blocking task, so that the caller's own virtual time also stands still.
     let done = tokio::task::spawn_blocking(move || run::run_in_virtual_time(input)).await;
     let run = done.map_err(|panic| PlanError::Panicked(panic.to_string()))??;
     Ok(report::report(run, &name, &read))

@@ -7,7 +7,7 @@ use homeostat_runtime::{PlannedCall, PlannedVerb};
 
 use super::report::{ChangeAction, KindCounts, ObjectChange, Plan};
 
-/// The maximum number of fields shown per object; `--json` has all.
+/// The maximum number of fields shown per object; `--json` has all of them.
 const FIELDS_MAX: usize = 40;
 
 /// The maximum length of a value in the text, in characters.

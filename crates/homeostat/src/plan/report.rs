@@ -1,4 +1,4 @@
-//! The plan: what would happen, in a form for users and programs.
+//! Represents the plan: what would happen, in a form for users and programs.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::run::{PhaseEnd, PlanRun};
 use super::snapshot::ReadSummary;
 use super::unknowns::{PlanFacts, unknowns};
 
-/// What a change would do.
+/// The effects of a change.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -22,7 +22,7 @@ pub struct Plan {
     pub calls: Vec<PlannedCall>,
     /// The number of objects of each kind.
     pub counts: BTreeMap<String, KindCounts>,
-    /// What the operator would do even without the change: the cluster was not at rest.
+    /// The changes that the operator would make even without the change, because the cluster was not at rest.
     pub without_change: Vec<ObjectChange>,
     /// The calls to external systems that it would make even without the change.
     pub calls_without_change: Vec<PlannedCall>,
@@ -30,9 +30,9 @@ pub struct Plan {
     pub failing: Vec<FailingObject>,
     /// Objects that will be reconciled again later.
     pub later: Vec<DueLater>,
-    /// What the plan cannot know.
+    /// The facts that the plan cannot know.
     pub unknown: Vec<String>,
-    /// Seconds of virtual time until the operator rested, without the change and then with it.
+    /// The seconds of virtual time until the operator was at rest, without the change and then with it.
     pub virtual_seconds: [u64; 2],
 }
 
@@ -50,12 +50,12 @@ pub struct ObjectChange {
     /// Its namespace, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// Its name; `<random>` stands for what the server chooses.
+    /// Its name; `<random>` stands for the part that the server chooses.
     pub name: String,
     /// Kind and name of the object that controls it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
-    /// The fields that would change; all fields of an object that would be created.
+    /// The fields that would change; for an object that would be created, all fields.
     pub fields: Vec<FieldChange>,
     /// Finalizers that still block its deletion at the end of the plan.
     #[serde(skip_serializing_if = "Vec::is_empty")]

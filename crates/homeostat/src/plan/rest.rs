@@ -1,7 +1,7 @@
-//! Waits until an operator rests: nothing has been written and nothing has run for some virtual time.
+//! Waits until an operator is at rest: nothing has been written and nothing has run for some virtual time.
 //!
-//! **Invariant:** the wait ends. If writes continue after the limit of virtual time, or there are too many of them, the
-//! error names the writer and what it writes.
+//! **Invariant:** the wait always ends. If writes continue after the limit of virtual time, or there are too many of
+//! them, the error names the writer and the objects that it writes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -50,7 +50,7 @@ impl RestWatcher {
         Self { store, calls, clock, seen, seen_calls: 0 }
     }
 
-    /// Waits until the operator rests.
+    /// Waits until the operator is at rest.
     pub(super) async fn rest_of_operator(&mut self, summary: &SharedSummary) -> Result<(), PlanError> {
         self.rest(QUIET, summary).await
     }
@@ -106,7 +106,7 @@ impl RestWatcher {
     }
 }
 
-/// Returns whether writes to this object do not count for rest: events and leases are written forever.
+/// Returns whether writes to this object are ignored when waiting for rest: events and leases are written forever.
 pub(super) fn is_chatter(key: &Key) -> bool {
     matches!(
         (key.group(), key.resource()),

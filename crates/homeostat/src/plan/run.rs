@@ -1,8 +1,9 @@
-//! Runs the operator on an in-memory control plane, in virtual time: until it rests without the change, then with it.
+//! Runs the operator on an in-memory control plane, in virtual time: until it is at rest without the change, then with
+//! it.
 //!
-//! One runtime, one thread, one seed: the same input gives the same plan. The operator is one value and runs once, so
-//! the state without the change is the state at rest before the change is made, as on a cluster whose operator is
-//! running.
+//! There is one runtime, one thread and one seed, so the same input yields the same plan. The operator is one value and
+//! runs once, so the state without the change is the state at rest before the change is made, as on a cluster whose
+//! operator is running.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +33,7 @@ const SEED: u64 = 7;
 /// How long the server's own background work may be silent before it counts as done.
 const SERVER_QUIET: Duration = Duration::from_secs(1);
 
-/// What to run.
+/// The input of a run.
 pub(super) struct PlanInput {
     pub(super) state: ClusterState,
     pub(super) operator: Operator,
@@ -42,7 +43,7 @@ pub(super) struct PlanInput {
     pub(super) calls: PlannedCalls,
 }
 
-/// All objects at one moment, by key.
+/// All objects at one point in time, by key.
 pub(super) type ObjectStates = Vec<(Key, Value)>;
 
 /// The state at rest at the end of a phase, and what happened in it.
@@ -56,9 +57,9 @@ pub(super) struct PhaseEnd {
 pub(super) struct PlanRun {
     /// The cluster as it was read.
     pub(super) start: PhaseEnd,
-    /// At rest without the change.
+    /// The state at rest without the change.
     pub(super) baseline: PhaseEnd,
-    /// At rest with the change.
+    /// The state at rest with the change.
     pub(super) result: PhaseEnd,
     pub(super) failing: Vec<FailingObject>,
     pub(super) later: Vec<DueLater>,
@@ -66,12 +67,12 @@ pub(super) struct PlanRun {
     pub(super) is_delete: bool,
 }
 
-/// Runs everything on its own runtime with virtual time. Blocks its thread.
+/// Runs everything on its own runtime with virtual time. This blocks its thread.
 pub(super) fn run_in_virtual_time(input: PlanInput) -> Result<PlanRun, PlanError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
     let runtime = runtime.map_err(|error| PlanError::ControlPlane(error.to_string()))?;
     let run = runtime.block_on(run_to_rest(input));
-    // Tasks of the operator may still wait for something real.
+    // Tasks of the operator may still be waiting for something real.
     runtime.shutdown_background();
     run
 }
@@ -120,7 +121,7 @@ async fn run_to_rest(input: PlanInput) -> Result<PlanRun, PlanError> {
     })
 }
 
-/// Starts a server on the cluster's objects. Its tasks end when the set is dropped.
+/// Starts a server on the cluster's objects. Its tasks stop when the set is dropped.
 async fn serve(
     state: &ClusterState,
     store: &Arc<Memory>,

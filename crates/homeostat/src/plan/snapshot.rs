@@ -1,8 +1,8 @@
-//! Reads what a plan needs from the cluster: the kinds that the operator uses, those in the change, those that
-//! admission consults, and the owners of all of them.
+//! Reads the objects that a plan needs from the cluster: the kinds that the operator uses, those in the change, those
+//! that admission consults, and the owners of all of them.
 //!
-//! **Invariant:** it only lists. An owner that may not be read is replaced by a stand-in, because the in-memory garbage
-//! collection would otherwise delete what it owns.
+//! **Invariant:** this module only lists objects. An owner that may not be read is replaced by a stand-in, because the
+//! in-memory garbage collection would otherwise delete its dependents.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use super::error::PlanError;
 /// The page size, the same as kubectl's.
 const PAGE: usize = 500;
 
-/// Kinds that decide what the server does with writes. They are read if that is allowed.
+/// Kinds that influence what the server does with writes. They are read if that is allowed.
 const CONSULTED: [(&str, &str); 12] = [
     ("", "namespaces"),
     ("", "limitranges"),
@@ -35,7 +35,8 @@ const CONSULTED: [(&str, &str); 12] = [
     ("admissionregistration.k8s.io", "mutatingadmissionpolicybindings"),
 ];
 
-/// Kinds that are never read: records of what happened, and webhook configurations, because a plan calls no webhooks.
+/// Kinds that are never read: records of what happened, and webhook configurations, because a plan does not call
+/// webhooks.
 const SKIPPED: [(&str, &str); 5] = [
     ("", "events"),
     ("events.k8s.io", "events"),
@@ -47,7 +48,7 @@ const SKIPPED: [(&str, &str); 5] = [
 /// Kinds that an operator may use but a plan can do without.
 const OPTIONAL: [(&str, &str); 1] = [("", "nodes")];
 
-/// What to read.
+/// The scope of a read.
 pub(super) struct ReadScope {
     resources: BTreeSet<(String, String)>,
     /// `apiVersion` and kind.
@@ -75,14 +76,14 @@ impl ReadScope {
     }
 }
 
-/// What was read.
+/// The objects that were read.
 pub(super) struct ClusterState {
     pub(super) definitions: Vec<Value>,
     pub(super) objects: Vec<Value>,
     pub(super) read: ReadSummary,
 }
 
-/// What was read and what was not.
+/// A summary of what was read and what was not.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ReadSummary {
     /// The resources that were read, as kubectl names them.
@@ -110,9 +111,9 @@ struct ClusterReader<'a> {
     objects: Vec<Value>,
 }
 
-/// Why a list failed.
+/// The reason a list failed.
 enum ListFailure {
-    /// The caller has no right to it.
+    /// The caller does not have permission.
     Forbidden(String),
     /// The cluster does not serve the kind.
     NotServed,
@@ -235,7 +236,7 @@ impl ClusterReader<'_> {
         known.map(|kind| (kind.resource(), kind)).collect()
     }
 
-    /// Returns objects with the names and uids of owners whose kinds may not be read.
+    /// Returns objects with the names and uids of owners whose kinds the caller may not read.
     fn stand_in_owners(&self, preload: &Preload) -> Vec<Value> {
         let mut stand_ins = BTreeMap::new();
         for object in &self.objects {

@@ -1,4 +1,4 @@
-//! What a plan cannot know, as far as it is relevant to this plan.
+//! Describes what a plan cannot know, as far as it is relevant to this plan.
 
 use super::report::{ChangeAction, ObjectChange};
 use super::run::PlanRun;
@@ -7,7 +7,7 @@ use super::snapshot::ReadSummary;
 /// The operator of the built-in workloads.
 pub(super) const WORKLOADS: &str = "workloads.homeostat.dev";
 
-/// What is known about a plan.
+/// The known facts about a plan.
 pub(super) struct PlanFacts<'a> {
     pub(super) operator: &'a str,
     pub(super) read: &'a ReadSummary,
@@ -15,7 +15,7 @@ pub(super) struct PlanFacts<'a> {
     pub(super) run: &'a PlanRun,
 }
 
-/// Returns what the plan cannot know, one sentence each.
+/// Returns the things that the plan cannot know, one sentence each.
 pub(super) fn unknowns(facts: &PlanFacts<'_>) -> Vec<String> {
     let mut unknown = vec![format!(
         "Only {} and the garbage collection of the API server ran: what other controllers would do is not part of the plan.",

@@ -1,11 +1,12 @@
-//! The cluster of a test: an API server on an in-memory store, a virtual clock, and the operators that run on it.
+//! Provides the cluster for a test: an API server on an in-memory store, a virtual clock, and the operators that run on
+//! it.
 //!
 //! **Invariant:** everything runs on the test's single thread, with its virtual time and its seed, so a run repeats
 //! exactly. Dropping the cluster aborts its tasks. There is no node: nothing runs Pods.
 //!
-//! The server may also be remote, in another process ([`Builder::server`]). Time then moves in steps, and between them
-//! the cluster waits until a number of probe requests have been answered without other traffic. The slower the machine,
-//! the longer this takes.
+//! The server may also be remote, in another process ([`Builder::server`]). In that case time moves in steps, and
+//! between them the cluster waits until a number of probe requests have been answered without other traffic. The slower
+//! the machine, the longer this takes.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -43,7 +44,7 @@ const SEED: u64 = 7;
 /// that follows it, shorter than the first retry of a failed reconcile (a second).
 const QUIET: Duration = Duration::from_millis(500);
 
-/// What has not settled by then never will: there was activity in each of about 600 consecutive half seconds.
+/// A cluster that has not settled by then never will: there was activity in each of about 600 consecutive half seconds.
 const SETTLE_MAX: Duration = Duration::from_secs(300);
 
 /// The number of records shown for an operator that does not settle.
@@ -76,7 +77,7 @@ pub struct Cluster {
     tasks: Mutex<JoinSet<()>>,
 }
 
-/// Where the API is.
+/// The location of the API.
 enum ServerLocation {
     Here { client: Client, store: SharedStore },
     Far(Client),
@@ -91,7 +92,7 @@ pub struct Builder {
     server: Option<Client>,
 }
 
-/// Everything that a cluster held at one moment. Taking and keeping it costs nothing.
+/// The complete contents of a cluster at one point in time. Taking and keeping it costs nothing.
 #[derive(Clone, Debug)]
 pub struct ClusterSnapshot {
     contents: Snapshot,
@@ -128,21 +129,21 @@ impl Builder {
         self
     }
 
-    /// Uses the API server behind this client instead of one in this process, such as your own kube-apiserver. Time is
-    /// still virtual: it stands still while a request is in progress. Random values are the server's own. The client
-    /// must have no timeouts and must not retry, because both would count in virtual time.
+    /// Uses this client's API server instead of one in this process, such as your own kube-apiserver. Time is still
+    /// virtual: it stands still while a request is in progress. Random values are the server's own. The client must
+    /// have no timeouts and must not retry, because both would count in virtual time.
     #[must_use]
     pub fn server(mut self, client: Client) -> Self {
         self.server = Some(client);
         self
     }
 
-    /// Starts the cluster. Once this returns, it answers requests.
+    /// Starts the cluster. Once this returns, it serves requests.
     ///
     /// # Panics
     /// Panics outside a test with virtual time: write `#[tokio::test(start_paused = true)]`.
     pub fn start(self) -> BoxFuture<'static, Cluster> {
-        // Boxed here, so that it is compiled here and not in every test.
+        // The future is boxed here, so that it is compiled here and not in every test.
         Box::pin(self.assemble())
     }
 
@@ -177,8 +178,8 @@ impl Cluster {
         Builder { start, seed: SEED, contents: None, server: None }
     }
 
-    /// Runs an operator, with the cluster's time and randomness, through its [`faults`](Self::faults). It ends with the
-    /// cluster.
+    /// Runs an operator, with the cluster's time and randomness, through its [`faults`](Self::faults). It stops
+    /// together with the cluster.
     pub fn run(&self, operator: Operator) -> RunningOperator {
         self.run_through(&self.faults, operator)
     }
@@ -193,7 +194,7 @@ impl Cluster {
         let (kept, activity) = (Arc::clone(&records), Arc::clone(&self.activity));
         journal.fold(move |record| {
             lock(&kept).push(record.clone());
-            // A pass over a world is not work in itself; what it finds to do is recorded separately.
+            // A pass over a world is not work in itself; the work that it finds is recorded separately.
             if matches!(record.entry, Entry::Surveyed { .. }) {
                 activity.add_traffic();
             } else {
@@ -216,7 +217,7 @@ impl Cluster {
     /// to them.
     ///
     /// # Panics
-    /// Panics if an operator has ended on its own, or if activity continues for five minutes of virtual time.
+    /// Panics if an operator has exited on its own, or if activity continues for five minutes of virtual time.
     pub fn settle(&self) -> BoxFuture<'_, ()> {
         Box::pin(self.settle_all())
     }
@@ -242,7 +243,8 @@ impl Cluster {
         })
     }
 
-    /// Waits until nothing more happens without advancing the clock: virtual time passes only when every task waits.
+    /// Waits until nothing more happens without advancing the clock: virtual time passes only when every task is
+    /// waiting.
     async fn rest(&self) {
         self.quiet().await;
         tokio::time::sleep(MOMENT).await;
@@ -271,7 +273,7 @@ impl Cluster {
         }
     }
 
-    /// With a remote server: waits until there has been no traffic for a while.
+    /// With a remote server, waits until there has been no traffic for a while.
     async fn quiet(&self) {
         let ServerLocation::Far(direct) = &self.server else { return };
         let _held = PausedTime::new();
@@ -286,7 +288,7 @@ impl Cluster {
         }
     }
 
-    /// Returns a number that grows with every action.
+    /// Returns a number that increases with every action.
     fn work(&self) -> u64 {
         let written = match &self.server {
             ServerLocation::Here { store, .. } => store.snapshot().revision().get(),
@@ -313,7 +315,8 @@ impl Cluster {
         last.collect()
     }
 
-    /// Returns the faults between the API server and the operators started with [`run`](Self::run). None by default.
+    /// Returns the faults between the API server and the operators started with [`run`](Self::run). There are none by
+    /// default.
     pub fn faults(&self) -> &Faults {
         &self.faults
     }
@@ -336,7 +339,7 @@ impl Cluster {
         Api::namespaced(self.client(), NAMESPACE)
     }
 
-    /// Returns the cluster's clock, for anything else the test runs.
+    /// Returns the cluster's clock, for anything else that the test runs.
     pub fn clock(&self) -> Clock {
         self.clock
     }
@@ -346,7 +349,7 @@ impl Cluster {
         self.clock.now()
     }
 
-    /// Drops the history of the API server, so that only a new list can fill the gap of an interrupted watch.
+    /// Drops the history of the API server, so that only a new list can fill the gap after an interrupted watch.
     ///
     /// # Panics
     /// Panics with a remote server, which cannot be controlled.
@@ -357,7 +360,7 @@ impl Cluster {
         Box::pin(async move { forgotten.await.expect("the newest revision is not in the future") })
     }
 
-    /// Captures everything the cluster holds now, at no cost. [`Builder::snapshot`] starts another cluster with it,
+    /// Captures the current contents of the cluster, at no cost. [`Builder::snapshot`] starts another cluster with it,
     /// without operators.
     ///
     /// # Panics
@@ -374,7 +377,7 @@ impl Cluster {
     }
 }
 
-/// Returns a client that reaches the server through a wire.
+/// Returns a client that reaches the server through a simulated wire.
 fn client_on(
     server: &ServerLocation,
     faults: Faults,

@@ -1,5 +1,5 @@
-//! Faults between operators and the API server: requests that fail on demand, and watches that disconnect, go silent or
-//! lag.
+//! Injects faults between operators and the API server: requests that fail on demand, and watches that disconnect, go
+//! silent or lag.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -16,19 +16,20 @@ use super::request_info::{is_of_kind, request_target};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InjectedFault {
-    /// Not served: refused with this status code and message. The reason is the one Kubernetes uses for the code.
+    /// The request is not served: it is refused with this status code and message. The reason is the one Kubernetes
+    /// uses for the code.
     Refuse(u16, &'static str),
-    /// Not served: the connection fails.
+    /// The request is not served: the connection fails.
     Unreachable,
-    /// Not served: this string is the whole response, with status code 200.
+    /// The request is not served: this string is the whole response, with status code 200.
     Answer(&'static str),
-    /// Served, but answered shortly after the watches show the effect.
+    /// The request is served, but the response arrives shortly after the watches show the effect.
     Late,
-    /// Not served: answered with this status code, but the body of the response never arrives.
+    /// The request is not served: the response has this status code, but the body of the response never arrives.
     Stall(u16),
-    /// Never served and never answered: the client waits until it gives up.
+    /// The request is never served and gets no response: the client waits until it gives up.
     Hang,
-    /// Served but never answered: the request takes effect, but the client cannot know.
+    /// The request is served but gets no response: it takes effect, but the client cannot know.
     Lost,
 }
 
@@ -71,12 +72,12 @@ impl Faults {
         self.state().counted.iter().map(|counted| counted.left).sum()
     }
 
-    /// Asks `rule` about every request from now on. Replaces any previous rule.
+    /// Consults `rule` for every request from now on. Replaces any previous rule.
     pub fn set(&self, rule: impl Fn(&Request<Body>) -> Option<InjectedFault> + Send + 'static) {
         self.state().rule = Some(Box::new(rule));
     }
 
-    /// Serves every request again: no rule, nothing announced.
+    /// Serves every request again: removes the rule and all announced failures.
     pub fn clear(&self) {
         let mut state = self.state();
         state.rule = None;
@@ -99,7 +100,7 @@ impl Faults {
     }
 
     /// Makes watches that are opened from now on lag by `delay`. Everything else is as fast as before, so writes and
-    /// their responses overtake the watches. May be changed at any time.
+    /// their responses overtake the watches. This may be changed at any time.
     pub fn delay_watches(&self, delay: Duration) {
         self.state().watch_delay = Some(delay);
     }
@@ -110,7 +111,7 @@ impl Faults {
         self.state().elsewhere = Some(server);
     }
 
-    /// Decides what happens to a request, and returns what ends its response early.
+    /// Decides what happens to a request, and returns a future that ends its response early.
     pub(super) fn decide(&self, request: &Request<Body>) -> (Option<InjectedFault>, CancellationToken) {
         let mut state = self.state();
         let by_rule = state.rule.as_ref().and_then(|rule| rule(request));

@@ -1,10 +1,10 @@
-//! Tests of operators: an in-memory control plane, virtual time, requests that fail on demand, and a journal to assert
-//! on.
+//! Supports tests of operators with an in-memory control plane, virtual time, requests that fail on demand, and a
+//! journal to assert on.
 //!
 //! A [`Cluster`] is a real API server in the process of the test, without sockets, disk or TLS. [`Cluster::run`] runs
 //! operators on it, [`Cluster::settle`] waits until they have nothing left to do, and [`Cluster::pass`] lets hours pass
-//! in no time. [`Faults`] break the requests of operators; [`RunningOperator::since`] returns what an operator did.
-//! Time and randomness are the cluster's, so a test repeats exactly.
+//! in no time. [`Faults`] break operators' requests; [`RunningOperator::since`] returns what an operator did. Time and
+//! randomness are the cluster's, so a test repeats exactly.
 //!
 //! ```
 //! use homeostat::prelude::*;
@@ -43,8 +43,8 @@
 //! # }
 //! ```
 //!
-//! Methods of a cluster panic at their call site if the server refuses their request: a test that cannot continue
-//! fails. [`Cluster::client`] returns errors instead.
+//! A cluster's methods panic at their call site if the server refuses their request: a test that cannot continue fails.
+//! [`Cluster::client`] returns errors instead.
 
 mod cluster;
 mod faults;

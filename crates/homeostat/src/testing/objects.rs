@@ -1,5 +1,5 @@
-//! What a test does to the objects of its cluster. A name alone means the namespace `default`; a pair is a namespace
-//! and a name. If the server refuses a request, the test panics at the line that made it.
+//! Lets a test access the objects of its cluster. A name alone refers to the namespace `default`; a pair is a namespace
+//! and a name. If the server refuses a request, the test panics at the line that sent it.
 
 use std::any::type_name;
 use std::panic::Location;
@@ -88,7 +88,7 @@ impl Cluster {
         self.ask(Method::PATCH, path, &Value::from_iter([("status", status)]))
     }
 
-    /// Deletes an object, and in the background what it owns. It may stay until its finalizers are gone.
+    /// Deletes an object, and its dependents in the background. It may stay until its finalizers are gone.
     #[track_caller]
     pub fn delete<K: Kind>(&self, object: impl Into<ObjectName>) -> BoxFuture<'_, ()> {
         let (path, caller) = (object_path::<K>(&object.into()), Location::caller());
@@ -111,7 +111,7 @@ impl Cluster {
     }
 }
 
-/// Sends a request. Not generic, so that it is compiled once, here.
+/// Sends a request. It is not generic, so that it is compiled once, here.
 fn send(
     client: Client,
     method: Method,

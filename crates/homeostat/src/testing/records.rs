@@ -1,4 +1,4 @@
-//! What an operator did, for assertions.
+//! Collects what an operator did, for assertions.
 
 use std::ops::Deref;
 
@@ -8,11 +8,11 @@ use homeostat_runtime::{Kind, ObjectName};
 
 use super::objects::key_of;
 
-/// A position in the journal of one operator.
+/// A position in one operator's journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JournalMark(pub(super) usize);
 
-/// Records of the journal of one operator, oldest first. Nothing is ever dropped, no matter how long the test runs.
+/// Records from one operator's journal, oldest first. Nothing is ever dropped, no matter how long the test runs.
 #[derive(Clone, Debug)]
 pub struct Records(pub(super) Vec<Record>);
 

@@ -1,5 +1,5 @@
-//! One clock for a test and its server in another process: the server's creation and deletion timestamps of an object
-//! are translated, by the object's uid, into the virtual time at which the wire first showed them, and back in
+//! Provides one clock for a test and its server in another process: the server's creation and deletion timestamps of an
+//! object are translated, by the object's uid, into the virtual time at which the wire first showed them, and back in
 //! requests. Virtual time stands still while a request is in progress, so the time of the response is that of the
 //! write.
 
@@ -10,7 +10,7 @@ use bytes::Bytes;
 use homeostat_core::Clock;
 use serde_json::{Value, json};
 
-/// The fields of metadata that the server fills in with its own time.
+/// The metadata fields that the server fills in with its own time.
 const FIELDS: [&str; 2] = ["creationTimestamp", "deletionTimestamp"];
 
 /// The server's times and ours, by uid and field.

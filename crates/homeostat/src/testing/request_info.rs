@@ -1,11 +1,11 @@
-//! What a request from an operator asks for, and for which kind.
+//! Determines what a request from an operator asks for, and for which kind.
 
 use homeostat_core::RequestTarget;
 use homeostat_core::request_target::asks_for_watch;
 use homeostat_runtime::Kind;
 use http::Request;
 
-/// Returns what a request asks for; `None` for discovery, health checks and similar requests. The name of an object to
+/// Returns the target of a request; `None` for discovery, health checks and similar requests. The name of an object to
 /// be created is in the body and stays unknown.
 pub(super) fn request_target<B>(request: &Request<B>) -> Option<RequestTarget> {
     let uri = request.uri();

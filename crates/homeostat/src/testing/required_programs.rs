@@ -1,5 +1,5 @@
-//! Programs that a test needs in addition to Rust. If one is missing, the test is visibly skipped; in CI (`CI=true`,
-//! which every CI service sets), where no test may be skipped, it fails.
+//! Checks for programs that a test needs in addition to Rust. If one is missing, the test is visibly skipped; in CI
+//! (`CI=true`, which every CI service sets), where no test may be skipped, it fails.
 
 use std::io::Write as _;
 
@@ -20,8 +20,8 @@ pub fn has_tool(program: &str, how_to_get_it: &str) -> bool {
     skip_without(found, program, how_to_get_it).is_some()
 }
 
-/// Returns what the test found by itself, for programs that need not be on `PATH`. If it found nothing, reports a skip
-/// as [`has_tool`] does.
+/// Returns the program that the test found by itself, for programs that need not be on `PATH`. If it found nothing,
+/// reports a skip as [`has_tool`] does.
 #[track_caller]
 pub fn skip_without<T>(found: Option<T>, what: &str, how_to_get_it: &str) -> Option<T> {
     if found.is_none() {
@@ -33,7 +33,7 @@ pub fn skip_without<T>(found: Option<T>, what: &str, how_to_get_it: &str) -> Opt
 }
 
 /// Reports on standard error, bypassing the capture of test output, that the running test is skipped and why. Use it
-/// for reasons that no installation can change, such as the user's rights.
+/// for reasons that no installation can change, such as the user's permissions.
 pub fn report_skip(reason: &str) {
     let thread = std::thread::current();
     let test = thread.name().unwrap_or("a test");

@@ -1,4 +1,4 @@
-//! An operator that runs on the cluster of a test.
+//! Represents an operator that runs on a test's cluster.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -20,7 +20,7 @@ pub struct RunningOperator {
     pub(super) end: watch::Receiver<OperatorEnd>,
 }
 
-/// How an operator ended.
+/// How an operator exited.
 #[derive(Debug)]
 pub(super) enum OperatorEnd {
     NotYet,
@@ -56,7 +56,7 @@ impl RunningOperator {
     /// Tells it to stop, as SIGTERM does, and waits until it has stopped.
     ///
     /// # Errors
-    /// Returns the message of the error with which it ended.
+    /// Returns the message of the error with which it exited.
     pub fn stop(&self) -> BoxFuture<'static, Result<(), String>> {
         self.stop.cancel();
         let mut end = self.end.clone();
@@ -69,17 +69,17 @@ impl RunningOperator {
         })
     }
 
-    /// Ends it immediately, as `kill -9` does.
+    /// Stops it immediately, as `kill -9` does.
     pub fn kill(&self) {
         self.task.abort();
     }
 
-    /// Returns whether it has ended.
+    /// Returns whether it has exited.
     pub fn has_ended(&self) -> bool {
         self.task.is_finished()
     }
 
-    /// Returns why it ended, if it was not stopped.
+    /// Returns why it exited, if it was not stopped.
     pub(super) fn unexpected_end(&self) -> Option<String> {
         match &*self.end.borrow() {
             OperatorEnd::Ended(Err(error)) => Some(error.to_string()),

@@ -1,6 +1,6 @@
-//! The path from a client to the API server of a test: injects faults and counts traffic.
+//! Implements the path from a client to a test's API server: it injects faults and counts traffic.
 //!
-//! A remote server, in another process, answers in real time. Virtual time stands still while a request to it is in
+//! A remote server, in another process, responds in real time. Virtual time stands still while a request to it is in
 //! progress ([`PausedTime`]), and times in its responses are translated (`remote_times`).
 
 use std::pin::Pin;
@@ -30,12 +30,12 @@ use super::request_info::is_watch;
 /// How long after the watch a late response arrives.
 const LATE: Duration = Duration::from_millis(100);
 
-/// What happened on all wires of a cluster and in the journals of its operators.
+/// The activity on all wires of a cluster and in the journals of its operators.
 #[derive(Default)]
 pub(super) struct WireActivity {
     /// Everything that passed the wires or was recorded in the journals.
     traffic: AtomicU64,
-    /// The part of it that is work: writes and actions of operators. Reads do not count.
+    /// The part of it that is work: writes and operators' actions. Reads do not count.
     work: AtomicU64,
 }
 
@@ -113,7 +113,7 @@ impl Wire {
         Self { server, faults, far, activity, watched: Arc::default() }
     }
 
-    /// Answers a moment after a watch has shown the effect. Reads the whole response before that moment passes: time
+    /// Responds a moment after a watch has shown the effect. Reads the whole response before that moment passes: time
     /// stands still while any of it is in transit.
     async fn exchange_late(
         &self,
@@ -222,10 +222,10 @@ impl Wire {
     }
 }
 
-/// Delays each chunk by the current lag of watches, counted from its arrival and not from when the previous one was
+/// Delays each chunk by the watches' current lag, counted from its arrival and not from when the previous one was
 /// taken.
 fn delay(mut chunks: Chunks, faults: Faults) -> Chunks {
-    // Unbounded, because a lag must not hold up the server. The channel ends with the watch.
+    // The channel is unbounded, because a lag must not hold up the server. The channel ends with the watch.
     let (sender, receiver) = mpsc::unbounded_channel();
     tokio::spawn(async move {
         while let Some(chunk) = chunks.next().await {

@@ -1,8 +1,8 @@
 //! Decides which Pods are deleted first when there are too many: those that do the least and will be missed the least.
 //!
-//! Unscheduled before scheduled, pending before running, not ready before ready, low deletion cost before high (the
-//! annotation `controller.kubernetes.io/pod-deletion-cost`), crowded nodes before empty ones, young before old (in
-//! powers of two, so that the choice is spread), often restarted before stable.
+//! The order is: unscheduled before scheduled, pending before running, not ready before ready, low deletion cost before
+//! high (the annotation `controller.kubernetes.io/pod-deletion-cost`), crowded nodes before empty ones, young before
+//! old (in powers of two, so that the choice is spread), often restarted before stable.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::HashMap;

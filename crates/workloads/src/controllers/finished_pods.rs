@@ -13,9 +13,9 @@ use jiff::Timestamp;
 use super::partial_pod::PartialPod;
 use super::pod_garbage_collector::delete_now;
 
-/// How many finished Pods stay: the default of kube-controller-manager's `--terminated-pod-gc-threshold`.
+/// How many finished Pods are kept: the default of kube-controller-manager's `--terminated-pod-gc-threshold`.
 const FINISHED_MAX: usize = 12_500;
-/// The time between two counts: Kubernetes' own choice.
+/// The time between two counts: the same as in Kubernetes.
 const PERIOD: Duration = Duration::from_secs(20);
 
 /// The index of finished Pods in all namespaces.

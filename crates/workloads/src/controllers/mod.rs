@@ -1,10 +1,10 @@
-//! The built-in controllers: Deployment, ReplicaSet, ReplicationController, StatefulSet, DaemonSet, Job, CronJob,
-//! endpoints and their mirroring, disruption budgets, Nodes that stop reporting, Pods whose Node is gone or has a taint
-//! they do not tolerate, finished Pods beyond a limit, and Pods that no Node accepts.
+//! Contains the built-in controllers: Deployment, ReplicaSet, ReplicationController, StatefulSet, DaemonSet, Job,
+//! CronJob, endpoints and their mirroring, disruption budgets, Nodes that stop reporting, Pods whose Node is gone or
+//! has a taint they do not tolerate, finished Pods beyond a limit, and Pods that no Node accepts.
 //!
-//! They are ordinary controllers on the runtime: they know nothing but a `kube::Client`, and behave like Kubernetes'
-//! own, down to reasons, events and names, so that kubectl and users find what they expect. Each kind has one file or
-//! folder. Decisions are made in modules without I/O; the `mod.rs` of a kind only reads and writes objects.
+//! They are ordinary controllers on the runtime: they see only a `kube::Client`, and behave like Kubernetes' own, down
+//! to reasons, events and names, so that kubectl and users find what they expect. Each kind has one file or folder.
+//! Decisions are made in modules without I/O; the `mod.rs` of a kind only reads and writes objects.
 //!
 //! Several kinds share `partial_pod` (the part of a Pod that controllers need), `ownership` (adopting and releasing
 //! objects), `pod_control` (creating and deleting Pods), `deletion_order` (which Pods are deleted first),
@@ -51,7 +51,7 @@ pub fn operator() -> Operator {
         .control(unscheduled_pods::control())
 }
 
-/// Returns an operator without the controllers that judge Nodes. It is for plans, in which no Node reports.
+/// Returns an operator without the controllers that assess Nodes. It is for plans, in which no Node reports.
 pub fn operator_without_nodes() -> Operator {
     let operator = Operator::new(NAME)
         .control(deployment::control())

@@ -1,4 +1,5 @@
-//! Decides whether a Node has the labels and the name that a Pod's node selector and node affinity ask for. Pure.
+//! Decides whether a Node has the labels and the name that a Pod's node selector and node affinity require. This module
+//! is pure.
 
 use k8s_openapi::api::core::v1::{Node, NodeSelectorRequirement, NodeSelectorTerm, PodSpec};
 
@@ -21,7 +22,7 @@ pub(crate) fn preference(pod: &PodSpec, node: &Node) -> i64 {
     met.map(|one| i64::from(one.weight)).sum()
 }
 
-/// Returns the value of a label of the Node.
+/// Returns the value of one of the Node's labels.
 pub(crate) fn label<'a>(node: &'a Node, key: &str) -> Option<&'a String> {
     node.metadata.labels.as_ref()?.get(key)
 }

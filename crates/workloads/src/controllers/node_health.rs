@@ -19,17 +19,18 @@ use serde_json::json;
 
 use super::partial_pod::PartialPod;
 
-/// Where Nodes renew their leases.
+/// The namespace in which Nodes renew their leases.
 const LEASES: &str = "kube-node-lease";
-/// How long a lease is valid if it does not say: Kubernetes' own default.
+/// How long a lease is valid if it does not specify it, the same as in Kubernetes.
 const LEASE: Duration = Duration::from_secs(40);
 /// The reason with which our own node reports an orderly stop, with nothing left running.
 const STOPPED: &str = "NodeStopped";
 
-/// The label of Nodes whose Pods are processes of a server. The processes end soon after their server, and a restarted
-/// server ends those that have no Pod.
+/// The label of Nodes whose Pods are processes run by a server. The processes exit soon after their server, and a
+/// restarted server stops those that have no Pod.
 const PROCESSES: &str = "homeostat.dev/processes";
-/// How long until a silent Node of processes counts as lost: ten times as long as its processes outlive their server.
+/// How long until a silent Node with this label counts as lost: ten times as long as its processes outlive their
+/// server.
 const LOST_AFTER: Duration = Duration::from_secs(300);
 
 /// The index of Pods by the Node they are bound to.
@@ -55,7 +56,7 @@ async fn reconcile(node: Arc<Node>, cx: Context<Node>) -> Result {
     if left == Some(Duration::ZERO) && is_ready(&node) {
         mark_unknown(&cx, &name).await?;
         cx.event(Severity::Normal, "NodeNotReady", format!("Node {name} status is now: NodeNotReady"));
-        // The change of the Node itself triggers another reconcile, which marks the Pods.
+        // The change to the Node itself triggers another reconcile, which marks the Pods.
         return Ok(Action::await_change());
     }
     if is_unready(&node) {
@@ -94,8 +95,8 @@ pub(super) fn is_stopped(node: &Node) -> bool {
         .is_some_and(|ready| ready.status == "False" && ready.reason.as_deref() == Some(STOPPED))
 }
 
-/// Returns the time until a silent Node counts as lost, with everything that ran there. `None` if it is not silent, or
-/// if that cannot be known: what other kubelets run continues without us.
+/// Returns the time until a silent Node counts as lost, with everything that ran there. Returns `None` if it is not
+/// silent, or if that cannot be known: Pods run by other kubelets continue without us.
 pub(super) fn time_until_lost(node: &Node, now: jiff::Timestamp) -> Option<Duration> {
     let labels = node.metadata.labels.as_ref()?;
     let since =

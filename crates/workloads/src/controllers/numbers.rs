@@ -1,4 +1,5 @@
-//! Numbers in the API's notation: counts that are omitted when zero, and values that are a number or a percentage.
+//! Converts numbers in the API's notation: counts that are omitted when zero, and values that are a number or a
+//! percentage.
 
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
@@ -17,7 +18,7 @@ pub(crate) fn as_usize(number: i32) -> usize {
     usize::try_from(number).unwrap_or_default()
 }
 
-/// Which way a fraction of a percentage is rounded.
+/// The direction in which a fractional percentage is rounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rounding {
     Up,

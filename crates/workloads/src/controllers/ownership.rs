@@ -2,8 +2,8 @@
 //! those it controls that no longer match.
 //!
 //! **Invariant:** an owner that is being deleted adopts nothing. The server itself is asked before the first adoption:
-//! with a stale cache, the owner would take back what an orphaning delete has just released, and garbage collection
-//! would remove it.
+//! with a stale cache, the owner would re-adopt objects that an orphaning delete has just released, and garbage
+//! collection would remove it.
 
 use std::sync::Arc;
 

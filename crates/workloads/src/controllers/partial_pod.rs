@@ -1,5 +1,5 @@
-//! The part of a Pod that the controllers need. It is a tenth of the size, so thousands of Pods in memory cost little.
-//! Controllers create full Pods and cache these.
+//! Defines the part of a Pod that the controllers need. It is a tenth of the size, so thousands of Pods in memory cost
+//! little. Controllers create full Pods and cache these.
 //!
 //! **Invariant:** a partial Pod is never written back as a whole, so the fields it leaves out cannot be lost.
 
@@ -187,7 +187,7 @@ impl PartialPod {
         })
     }
 
-    /// Returns when it became ready, as far as its status says.
+    /// Returns when it became ready, according to its status.
     pub(crate) fn ready_since(&self) -> Option<Timestamp> {
         self.ready_condition()?.last_transition_time.as_ref().map(|time| time.0)
     }

@@ -65,7 +65,7 @@ pub(crate) async fn delete_pod<K: Kind>(cx: &Context<K>, pod: &PartialPod) -> Re
     Ok(())
 }
 
-/// Returns the server's own message, because that is what users search for.
+/// Returns the server's own message, because users search for it.
 pub(crate) fn error_message(error: &Error) -> String {
     match error {
         Error::Api { status, .. } => status.message.clone(),

@@ -1,6 +1,6 @@
-//! Deletes Pods that nothing runs anymore: Pods of Nodes that are gone, and Pods being deleted that have no Node, whose
-//! Node reported its stop or is out of service, or whose Node of processes was silent for too long. Otherwise they and
-//! their Namespaces would stay forever.
+//! Deletes Pods that nothing runs anymore: Pods on Nodes that are gone, and Pods being deleted that have no Node, whose
+//! Node reported that it stopped or is out of service, or whose Node of processes was silent for too long. Otherwise
+//! they and their Namespaces would stay forever.
 //!
 //! As in Kubernetes, a Node counts as gone when it has been missing for a while and the server confirms it. Finished
 //! Pods are counted in `finished_pods`.
@@ -20,11 +20,11 @@ use super::node_health::{is_ready, is_stopped, time_until_lost};
 use super::partial_pod::PartialPod;
 use super::tolerations::taints_of;
 
-/// How long to wait for a missing Node, which may be about to appear: Kubernetes' own choice.
+/// How long to wait for a missing Node, which may be about to appear: the same as in Kubernetes.
 const MISSING_NODE_WAIT: Duration = Duration::from_secs(40);
 
-/// How long a Pod that is being deleted may have no Node: whoever has a finalizer on it sees it unchanged until then.
-/// Kubernetes' controller looks for such Pods this often.
+/// How long a Pod that is being deleted may be without a Node: whoever has a finalizer on it sees it unchanged until
+/// then. Kubernetes' controller looks for such Pods this often.
 const UNSCHEDULED_WAIT: Duration = Duration::from_secs(20);
 
 /// The taint of a Node that an administrator knows to be switched off.
@@ -140,7 +140,7 @@ pub(super) async fn delete_now(cx: &Context<PartialPod>, pod: &PartialPod) -> Re
     gone_is_fine(pods(cx, pod).delete(pod.name(), &params).await.map(drop))
 }
 
-/// Turns "gone" and "another Pod has this name now" into success.
+/// Treats "gone" and "another Pod has this name now" as success.
 fn gone_is_fine(outcome: Result<(), kube::Error>) -> Result<(), kube::Error> {
     match outcome {
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),

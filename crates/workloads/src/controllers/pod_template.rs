@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{Pod, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Serialize;
 
-/// Letters in hashes: no vowels, so that no words appear; no 0, 1, 3, which are easily misread.
+/// The letters used in hashes: no vowels, so that no words appear; no 0, 1, 3, which are easily misread.
 const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
 /// Returns the full Pod that this template describes, without a name.
@@ -37,7 +37,7 @@ pub(crate) fn short_hash(value: &impl Serialize, collisions: Option<i32>) -> Str
     spell_safely(fnv_32(&bytes))
 }
 
-/// Returns a number's digits in letters that spell nothing.
+/// Returns a number's digits in letters that do not form words.
 fn spell_safely(number: u32) -> String {
     number.to_string().bytes().map(|digit| char::from(LETTERS[usize::from(digit) % LETTERS.len()])).collect()
 }

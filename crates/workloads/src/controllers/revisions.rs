@@ -1,5 +1,5 @@
-//! The revisions of a StatefulSet or DaemonSet: each template it has had, as a ControllerRevision that `kubectl rollout
-//! history` and `undo` understand.
+//! Manages the revisions of a StatefulSet or DaemonSet: each template it has had, as a ControllerRevision that `kubectl
+//! rollout history` and `undo` understand.
 //!
 //! [`find_newest`] decides which revision is the newest, without I/O; [`ensure_newest`] makes it so on the server.
 
@@ -17,7 +17,7 @@ use super::pod_template::short_hash;
 /// The label that holds a Pod's revision, and a revision's hash.
 pub(super) const REVISION: &str = "controller-revision-hash";
 
-/// The longest part of an owner's name in its revisions' names: what remains of a name after the hash and the part that
+/// The longest part of an owner's name in its revisions' names: what is left of a name after the hash and the part that
 /// a Pod needs, as in Kubernetes.
 const PREFIX_MAX: usize = 223;
 
@@ -28,7 +28,7 @@ fn template_patch(template: &PodTemplateSpec) -> Value {
     json!({"spec": {"template": template}})
 }
 
-/// What must be done so that the newest revision holds the owner's template.
+/// The step required for the newest revision to hold the owner's template.
 enum NewestRevision {
     /// Nothing: it already does.
     Known(Arc<ControllerRevision>),

@@ -19,10 +19,10 @@ use serde_json::json;
 use super::partial_pod::PartialPod;
 use super::tolerations::{taints_of, time_tolerated};
 
-/// The reason of all events of this controller.
+/// The reason used in all of this controller's events.
 const REASON: &str = "TaintManagerEviction";
-/// How long an eviction that is due is remembered: longer than its retries take. This is how Pods that are gone drop
-/// out.
+/// How long an eviction that is due is remembered: longer than its retries take. Pods that are gone are dropped in this
+/// way.
 const REMEMBERED: Duration = Duration::from_secs(600);
 
 /// An eviction that waits for its time.

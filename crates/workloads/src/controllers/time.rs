@@ -1,4 +1,5 @@
-//! Times as the API keeps them: to the second. A more precise one would come back changed and be written again.
+//! Handles times as the API keeps them: to the second. A more precise time would read back as different and be written
+//! again.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;

@@ -1,6 +1,6 @@
-//! Decides which taints of a Node a Pod tolerates, and for how long. Pure.
+//! Decides which taints of a Node a Pod tolerates, and for how long. This module is pure.
 //!
-//! Shared by the eviction of Pods, the DaemonSets and the scheduler. The comparing operators (`Gt`, `Lt`) are alpha in
+//! It is shared by Pod eviction, the DaemonSets and the scheduler. The comparing operators (`Gt`, `Lt`) are alpha in
 //! Kubernetes and off by default; here they tolerate nothing.
 
 use std::time::Duration;

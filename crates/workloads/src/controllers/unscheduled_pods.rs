@@ -1,4 +1,5 @@
-//! Reports Pods that wait for a Node when there is none: a condition and an event say so and what to do about it.
+//! Reports Pods that are waiting for a Node when there is none: a condition and an event say so, and what to do about
+//! it.
 //!
 //! Nothing is bound here. As soon as some Node is not known to be unready, its scheduler is responsible.
 //! The event is sent when the condition changes, not at every reconcile.
@@ -59,7 +60,7 @@ fn patience_left(pod: &PartialPod, now: Timestamp) -> Option<Duration> {
     PATIENCE.checked_sub(age).filter(|rest| !rest.is_zero())
 }
 
-/// Returns whether the Pod waits for a Node, and for nothing else.
+/// Returns whether the Pod is waiting for a Node and nothing else.
 fn waits_for_node(pod: &PartialPod) -> bool {
     let scheduler = pod.spec.scheduler_name.as_deref().unwrap_or(SCHEDULER);
     pod.node().is_empty()

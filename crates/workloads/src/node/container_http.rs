@@ -1,7 +1,7 @@
 //! Sends one HTTP request to a container, for probes and hooks.
 //!
 //! Only the status line of the response is read. Over HTTPS, certificates are not verified, as in Kubernetes: the
-//! question is whether the container answers, and containers often use self-signed certificates.
+//! question is whether the container responds, and containers often use self-signed certificates.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
-//! Errors that occur when a node fails to start or stop.
+//! Defines the errors that occur when a node fails to start or stop.
 
 use std::path::PathBuf;
 
-/// Why a node failed.
+/// The reason a node failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

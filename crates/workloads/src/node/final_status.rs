@@ -1,6 +1,6 @@
 //! Writes the final status of Pods when a node is stopped in an orderly way.
 //!
-//! By then the controllers have ended and the supervisor is gone, so its last records are final. An ephemeral node's
+//! By then the controllers have stopped and the supervisor is gone, so its last records are final. An ephemeral node's
 //! folder is removed with those records, and the API server stops as well.
 
 use std::collections::HashMap;
@@ -21,7 +21,7 @@ use super::supervisor::node_layout::NodeLayout;
 use super::supervisor::records;
 use super::supervisor_client::PodRuns;
 
-/// How long it may take: a user is waiting at the terminal.
+/// How long this may take: a user is waiting at the terminal.
 const LIMIT: Duration = Duration::from_secs(5);
 /// How many Pods are written concurrently.
 const CONCURRENCY: usize = 16;

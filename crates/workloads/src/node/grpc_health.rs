@@ -12,7 +12,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::container_http::connect;
 
-/// The maximum number of bytes read from a response, which has about ten.
+/// The maximum number of bytes read from a response, which usually has about ten.
 const ANSWER_BYTES_MAX: usize = 4096;
 /// The prefix of each message: whether it is compressed, and its length in four bytes.
 const PREFIX_BYTES: usize = 5;
@@ -103,7 +103,7 @@ mod tests {
 
     use super::*;
 
-    /// Answers one connection with this message and status.
+    /// Responds on one connection with this message and status.
     async fn serve(listener: TcpListener, message: &'static [u8], status: &'static str) {
         let (stream, _) = listener.accept().await.unwrap();
         let answer = service_fn(|request: Request<hyper::body::Incoming>| async move {

@@ -2,7 +2,8 @@
 //!
 //! Each Pod gets its own block of IDs, and so does each volume claim, whose files outlive Pods. The last ID of a block
 //! is the user of containers that name none. The others are stand-ins for IDs that a Pod names but that belong to a
-//! user of the machine: inside a user namespace the container sees the ID it asked for, outside it has the stand-in.
+//! user of the machine: inside a user namespace the container sees the ID it asked for, while outside it has the
+//! stand-in.
 //!
 //! **Invariants:** two existing holders never share a block, not even across servers on this machine. A block is
 //! recorded where it is used, as the owner of the holder's folder, so that a server finds it again after a restart. The
@@ -32,9 +33,10 @@ const BLOCKS: u32 = 1 << 13;
 const STOOD_IN_MAX: u32 = BLOCK_IDS - 2;
 /// The ID of `nobody` on every system. Its stand-in is the second-to-last ID of the block.
 pub(crate) const NOBODY: u32 = 65_534;
-/// Where all servers on this machine see which blocks are taken. It is emptied at boot, when nothing runs.
+/// The folder in which all servers on this machine see which blocks are taken. It is emptied at boot, when nothing
+/// runs.
 const REGISTRY: &str = "/run/homeostat-users";
-/// The mode of a Pod's folder: only its group may pass.
+/// The mode of a Pod's folder: only its group may traverse it.
 const POD_MODE: Mode = Mode::from_raw_mode(0o710);
 
 /// The IDs of one Pod or claim.
@@ -302,7 +304,7 @@ mod tests {
         let (third, _) = open().block_for(BlockHolder::Claim(&claim)).unwrap();
         assert!(first != second && second != third && first != third);
         assert_eq!(fs::metadata(&claim).unwrap().uid(), third.user());
-        // After a boot the registry is empty; the folders' owners count.
+        // After a boot the registry is empty; the folders' owners decide.
         fs::remove_dir_all(folder.path().join("registry")).unwrap();
         assert_eq!(open().block_for(BlockHolder::Claim(&claim)).unwrap(), (third, false));
         // The first keeps it, and the other gets a new one.

@@ -14,7 +14,7 @@ use super::supervisor_client::SupervisorClient;
 /// folder.
 const PLACES: [&str; 3] =
     ["/homeostat-mount-check/folder", "/dev/homeostat-mount-check", "/var/run/homeostat-mount-check"];
-/// How long a check may take; a process that does nothing ends much sooner.
+/// How long a check may take; a process that does nothing exits much sooner.
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// The namespaces that containers can have.
@@ -22,7 +22,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 pub(super) struct AvailableNamespaces {
     /// Mount namespaces.
     pub(super) has_mounts: bool,
-    /// User namespaces. For a node that is not root they come with the mount namespaces.
+    /// User namespaces. If the node is not root, they come together with the mount namespaces.
     pub(super) has_users: bool,
 }
 

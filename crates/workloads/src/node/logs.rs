@@ -39,7 +39,7 @@ pub struct Logs {
 }
 
 impl Logs {
-    /// Reads the log as a stream of chunks. It ends at the end of the existing lines, or when the followed run ends.
+    /// Reads the log as a stream of chunks. It ends after the existing lines, or when the followed run ends.
     pub async fn read(&self, query: LogRequest) -> Result<BoxStream<'static, Vec<u8>>, LogRefusal> {
         let id = ContainerKey { pod: query.pod.clone(), container: query.container.clone() };
         let attempt = self.attempt(&id, query.previous)?;
@@ -72,7 +72,7 @@ impl Logs {
     }
 }
 
-/// Follows a run's log. Holds the run, whose end ends the stream, and the newest known log file.
+/// Follows a run's log. It holds the run, with which the stream ends, and the newest known log file.
 struct LogFollower {
     supervisor: Arc<SupervisorClient>,
     id: ContainerKey,
@@ -103,7 +103,7 @@ impl LogFollower {
     /// Sends new files until the run is over and its last file has been sent.
     async fn run(mut self, files: mpsc::Sender<File>) {
         loop {
-            // Checked before looking for files, so that everything written before the end is found.
+            // This is checked before looking for files, so that everything written before the end is found.
             let is_over = self.is_over();
             for file in self.new_files().await {
                 if files.send(file).await.is_err() {
@@ -198,7 +198,7 @@ impl LogReader {
         Ok(self.shape.format_records(&bytes[from..]))
     }
 
-    /// Returns what was added since the last read; empty if nothing.
+    /// Returns the data added since the last read, if any.
     async fn read_more(&mut self) -> Vec<u8> {
         // A failed read looks like the end, which is all a follower can use.
         let _ = self.file.read_to_end(&mut self.begun).await;
@@ -301,7 +301,7 @@ fn last_lines(records: &[u8], lines: u64) -> usize {
     from
 }
 
-/// Streams what follows the existing lines until the log ends. Without files to follow, the stream is empty.
+/// Streams the lines that follow the existing ones until the log ends. Without files to follow, the stream is empty.
 fn follow_files(reader: LogReader, files: Option<NewLogFiles>) -> BoxStream<'static, Vec<u8>> {
     let Some(files) = files else { return stream::empty().boxed() };
     stream::unfold(Some((reader, files)), |state| async move {

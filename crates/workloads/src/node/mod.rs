@@ -1,7 +1,7 @@
-//! A node that runs Pods as processes on this machine.
+//! Implements a node that runs Pods as processes on this machine.
 //!
-//! It consists of controllers on the runtime, which know nothing but a `kube::Client`: `scheduler` binds Pods to the
-//! node, `pod` runs them, `pod_cleanup` ends processes whose Pod is gone, and `storage` gives PersistentVolumeClaims
+//! It consists of controllers on the runtime, which see only a `kube::Client`: `scheduler` binds Pods to the node,
+//! `pod` runs them, `pod_cleanup` stops processes whose Pod is gone, and `storage` gives PersistentVolumeClaims
 //! folders. The processes belong to the `supervisor`, which is a separate process, so that they, their logs and their
 //! exit codes outlive a server that is killed. `supervisor_client` connects the node to it. `node_registration`
 //! maintains the Node object, [`logs`] reads the output of containers, [`streams`] connects to them, and `final_status`
@@ -68,12 +68,12 @@ use user_accounts::UserAccount;
 /// How many triggers may be in flight to the queue, which drops duplicates; a larger burst waits in the supervisor's
 /// socket.
 const TRIGGERS_MAX: usize = 1024;
-/// How long processes have to end when the node is stopped: a user is waiting at the terminal.
+/// How long processes have to exit when the node is stopped: a user is waiting at the terminal.
 const STOP_GRACE: Duration = Duration::from_secs(5);
 /// The field manager, and the source of events.
 const NAME: &str = "node.homeostat.dev";
 
-/// What the node's controllers share.
+/// The state that the node's controllers share.
 struct NodeShared {
     options: NodeOptions,
     layout: NodeLayout,
@@ -122,13 +122,13 @@ impl Node {
     /// node's processes again.
     ///
     /// # Errors
-    /// If the folder cannot be used, no supervisor can be started, or Pods cannot run as the named user.
+    /// Fails if the folder cannot be used, no supervisor can be started, or Pods cannot run as the named user.
     pub fn connect(
         client: Client,
         options: NodeOptions,
         clock: Clock,
     ) -> BoxFuture<'static, Result<Self, Error>> {
-        // Boxed here, so that it is compiled in this crate and not in every program that has a node.
+        // The future is boxed here, so that it is compiled in this crate and not in every program that has a node.
         Box::pin(Self::connect_node(client, options, clock))
     }
 
@@ -166,7 +166,7 @@ impl Node {
         })
     }
 
-    /// Returns a reader of its containers' logs.
+    /// Returns a reader for its containers' logs.
     pub fn logs(&self) -> Logs {
         Logs { layout: self.layout.clone(), supervisor: Arc::clone(&self.supervisor) }
     }
@@ -176,11 +176,11 @@ impl Node {
         Streams { layout: self.layout.clone(), supervisor: Arc::clone(&self.supervisor) }
     }
 
-    /// Runs until `stop`, then ends every process. If it is dropped, the processes stay with their supervisor, which
+    /// Runs until `stop`, then stops every process. If it is dropped, the processes stay with their supervisor, which
     /// waits for the next node for as long as the options say.
     ///
     /// # Errors
-    /// If the controllers fail.
+    /// Fails if the controllers fail.
     pub fn run(self, stop: CancellationToken) -> BoxFuture<'static, Result<(), Error>> {
         Box::pin(self.run_until(stop))
     }
@@ -225,7 +225,7 @@ impl Node {
         };
         connection.stop_supervisor(STOP_GRACE).await;
         final_status.write_all().await;
-        // Written last, because its readers rely on nothing running here.
+        // This is written last, because its readers rely on nothing running here anymore.
         self.registrations.mark_stopped().await;
         Ok(ended?)
     }

@@ -15,7 +15,7 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-/// How often it reports, like the kubelet.
+/// How often it reports, the same as the kubelet.
 const HEARTBEAT: Duration = Duration::from_secs(10);
 /// How long a lease is valid, in seconds.
 const LEASE_S: i32 = 40;
@@ -25,7 +25,7 @@ const PODS: u32 = 5000;
 /// The field manager.
 const MANAGER: &str = "homeostat-node";
 
-/// What a Node's condition `Ready` says.
+/// The content of a Node's condition `Ready`.
 struct ReadyCondition {
     status: &'static str,
     reason: &'static str,

@@ -1,4 +1,4 @@
-//! The options of a node.
+//! Defines the options of a node.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -17,7 +17,7 @@ pub struct RestartBackoff {
 }
 
 impl Default for RestartBackoff {
-    /// Returns Kubernetes' own: 10 s, doubling up to 5 min, reset after 10 min.
+    /// Returns the same backoff as in Kubernetes: 10 s, doubling up to 5 min, reset after 10 min.
     fn default() -> Self {
         Self {
             base: Duration::from_secs(10),
@@ -117,15 +117,16 @@ impl NodeOptions {
         Self { outlives_server: time, ..self }
     }
 
-    /// Keeps nothing: the processes end with the server, no matter how it ends, and the folder is removed with them.
+    /// Keeps nothing: the processes exit together with the server, no matter how it exits, and the folder is removed
+    /// with them.
     #[must_use]
     pub fn ephemeral(self) -> Self {
         Self { is_ephemeral: true, outlives_server: Duration::ZERO, ..self }
     }
 
-    /// Runs all Pods as this user of the machine, given by name or number, with that user's rights. Otherwise, a node
-    /// that is root gives each Pod its own user, and one that is not runs Pods only if they can be kept away from the
-    /// server's data. Only root can name a user other than its own.
+    /// Runs all Pods as this user of the machine, given by name or number, with that user's permissions. Otherwise, a
+    /// node that is root gives each Pod its own user, and a node that is not root runs Pods only if they can be kept
+    /// away from the server's data. Only root can name a user other than its own.
     #[must_use]
     pub fn run_as(self, user: impl Into<String>) -> Self {
         Self { account: Some(user.into()), ..self }
@@ -163,7 +164,7 @@ impl NodeOptions {
     pub(super) fn has_name(&self, name: &str) -> bool {
         let number =
             name.strip_prefix(&self.name).and_then(|rest| rest.strip_prefix('-')?.parse::<u32>().ok());
-        // Compared as text, because one number has several spellings.
+        // The names are compared as text, because a number can be written in several ways.
         let is_further =
             |number: u32| (2..=self.count).contains(&number) && name.ends_with(&format!("-{number}"));
         name == self.name || number.is_some_and(is_further)

@@ -1,6 +1,6 @@
-//! Ends processes whose Pod is gone because it was force-deleted, or deleted while the node was down.
+//! Stops processes whose Pod is gone because it was force-deleted, or deleted while the node was down.
 //!
-//! It is a controller of the Node itself, triggered by Pods that are about to be deleted and by a timer.
+//! It is a controller for the Node itself, triggered by Pods that are about to be deleted and by a timer.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! Finds the address at which a process of a Pod listens on a port, for `port-forward`.
 //!
-//! All Pods share the machine's network, so an address alone does not say whose port it is. **Invariant:** it only ever
-//! returns a socket held by a process of this Pod: a user who may forward ports of a Pod reaches that Pod, but neither
-//! the machine's services nor other Pods.
+//! All Pods share the machine's network, so an address alone does not say whose port it is. **Invariant:** this module
+//! only ever returns a socket held by a process of this Pod: a user who may forward ports of a Pod reaches that Pod,
+//! but neither the machine's services nor other Pods.
 
 use std::collections::HashSet;
 use std::fs;

@@ -1,8 +1,8 @@
 //! Removes a folder with everything in it, regardless of what containers did to it.
 //!
-//! A user who is not root cannot empty a folder that a container made read-only (mode 555 or 000, as Go's module cache
+//! A user other than root cannot empty a folder that a container made read-only (mode 555 or 000, as Go's module cache
 //! does) before changing its mode. **Invariant:** only folders below the one to remove, and only those of this user,
-//! are made writable. No link is followed, not even one that replaces a folder in the meantime. Files of others stay
+//! are made writable. No link is followed, not even one that replaces a folder in the meantime. Other users' files stay
 //! and cause an error.
 
 use std::ffi::CStr;
@@ -20,7 +20,7 @@ use super::supervisor::system;
 /// Removes a folder with everything in it, even what its owner has made read-only. A missing folder is not an error.
 ///
 /// # Errors
-/// If something in it cannot be removed; the error names the folder.
+/// Fails if something in it cannot be removed; the error names the folder.
 pub fn remove_folder(folder: &Path) -> io::Result<()> {
     let removed = fs::remove_dir_all(folder).or_else(|error| {
         if error.kind() != io::ErrorKind::PermissionDenied {
@@ -37,7 +37,7 @@ pub fn remove_folder(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// Makes every folder of ours writable, as far as possible: one that stays closed causes an error when it is removed.
+/// Makes each of our folders writable, as far as possible: one that stays closed causes an error when it is removed.
 fn make_all_writable(folder: &Path) {
     // From the folder to remove down to the one being read: one descriptor per level, no matter how many folders there
     // are.

@@ -1,5 +1,5 @@
-//! Tokens of the Pods' ServiceAccounts: requested from the server, cached while they are fresh, renewed before they
-//! expire.
+//! Manages the tokens of the Pods' ServiceAccounts: they are requested from the server, cached while they are fresh,
+//! renewed before they expire.
 //!
 //! **Invariant:** a token is bound to its Pod: it becomes invalid and leaves the cache together with the Pod. If the
 //! server does not respond, the old token is used as long as it is valid.
@@ -58,7 +58,7 @@ pub(crate) struct PodTokens {
 pub(crate) struct TokenCache(Mutex<HashMap<String, BTreeMap<TokenSpec, CachedToken>>>);
 
 impl TokenCache {
-    /// Returns every token the Pod asks for, and requests new ones as needed.
+    /// Returns every token that the Pod requests, and requests new ones as needed.
     pub(crate) async fn tokens_of_pod(&self, client: &Client, pod: &Pod, now: Timestamp) -> PodTokens {
         let mut pod_tokens = PodTokens::default();
         let requested = pod.spec.iter().flat_map(service_account::requested_tokens);

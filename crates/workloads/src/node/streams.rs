@@ -24,7 +24,7 @@ use super::supervisor_client::SupervisorClient;
 
 /// The maximum number of chunks waiting in each direction.
 const CHUNKS_MAX: usize = 2;
-/// How long the supervisor may take to answer.
+/// How long the supervisor may take to respond.
 const REPLY_TIME: std::time::Duration = std::time::Duration::from_secs(30);
 
 /// How long a process on the machine may take to accept a connection.
@@ -39,17 +39,18 @@ pub struct Streams {
 
 /// A connection to a process. Dropping the sender ends its input; dropping the receiver as well ends the connection.
 pub struct ContainerConnection {
-    /// What the client sends.
+    /// The data that the client sends.
     pub input: mpsc::Sender<StreamInput>,
-    /// What the process sends.
+    /// The data that the process sends.
     pub output: mpsc::Receiver<StreamOutput>,
 }
 
 impl Streams {
-    /// Runs a command in a container, or connects to its own process. The connection ends when both halves are dropped.
+    /// Runs a command in a container, or connects to its own process. The connection closes when both halves are
+    /// dropped.
     ///
     /// # Errors
-    /// If the container is not running, or the supervisor cannot be reached.
+    /// Fails if the container is not running, or the supervisor cannot be reached.
     pub async fn open(&self, request: StreamRequest) -> Result<ContainerConnection, StreamRefusal> {
         let id = ContainerKey { pod: request.pod, container: request.container };
         let runs = self.supervisor.runs_of_pod(&id.pod);
@@ -82,7 +83,7 @@ impl Streams {
     /// Connects to a port on which a process of the Pod listens.
     ///
     /// # Errors
-    /// If no process of the Pod listens on it, or the connection fails; the message says which.
+    /// Fails if no process of the Pod listens on it, or the connection fails; the message says which.
     pub async fn forward(&self, pod: String, port: u16) -> Result<TcpStream, String> {
         let containers = self.supervisor.runs_of_pod(&pod).into_keys().collect::<Vec<_>>();
         let layout = self.layout.clone();
@@ -134,7 +135,7 @@ async fn send_input(mut inputs: mpsc::Receiver<StreamInput>, mut write: OwnedWri
         }
     }
     let _ = frames::write_input(&mut write, &StreamInput::StdinEnd).await;
-    // Kept open, because its end would mean that the client is gone.
+    // This is kept open, because closing it would mean that the client is gone.
     std::future::pending::<()>().await;
 }
 

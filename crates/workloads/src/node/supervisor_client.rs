@@ -1,9 +1,9 @@
-//! The node's side of the connection to its supervisor: a copy of all runs, outgoing requests, and triggers for
-//! changes.
+//! Implements the node's side of the connection to its supervisor: a copy of all runs, outgoing requests, and triggers
+//! for changes.
 //!
-//! **Invariant:** the copy holds what the supervisor last reported, and every change to it triggers its Pod. A lost
-//! supervisor is restarted, and its report replaces the copy. The next reconcile repeats requests that were lost on the
-//! way, because requests may be repeated.
+//! **Invariant:** the copy holds the state that the supervisor last reported, and every change to it triggers its Pod.
+//! A lost supervisor is restarted, and its report replaces the copy. The next reconcile repeats requests that were lost
+//! in transit, because requests may be repeated.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
@@ -33,7 +33,7 @@ use super::supervisor::{GUARD, system, was_started_as_helper};
 
 /// The maximum number of requests waiting to be written: more than a thousand Pods need at the same time.
 const REQUESTS_MAX: usize = 8192;
-/// How long a supervisor may take to answer after its start; it may have to wait for an earlier one to end its
+/// How long a supervisor may take to respond after its start; it may have to wait for an earlier one to stop its
 /// containers.
 const START_LIMIT: Duration = Duration::from_secs(70);
 /// The pause between two attempts to reach a supervisor that is starting.
@@ -247,7 +247,7 @@ impl SupervisorConnection {
         }
     }
 
-    /// Exchanges lines until the connection ends.
+    /// Exchanges lines until the connection closes.
     async fn exchange_lines(&mut self) {
         loop {
             tokio::select! {
@@ -267,7 +267,7 @@ impl SupervisorConnection {
         }
     }
 
-    /// Ends the supervisor and all its containers; returns when it is gone.
+    /// Stops the supervisor and all its containers; returns when it is gone.
     pub(crate) async fn stop_supervisor(mut self, grace: Duration) {
         let grace_ms = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
         if send(&mut self.stream.write, &SupervisorRequest::End { grace_ms }).await.is_err() {
@@ -278,7 +278,7 @@ impl SupervisorConnection {
             if let Some(guard) = &mut self.stream.child {
                 let _ = guard.wait().await;
             }
-            // Not our child, or a guard that was killed: the supervisor's lock shows whether it still runs.
+            // This is not our child, or a guard that was killed: the supervisor's lock shows whether it still runs.
             wait_until_unlocked(&self.supervisor_command.layout).await;
         };
         if timeout(grace + ANSWER_SLACK, gone).await.is_err() {

@@ -1,4 +1,4 @@
-//! The users and groups of this machine, read from `/etc/passwd` and `/etc/group`.
+//! Reads the users and groups of this machine from `/etc/passwd` and `/etc/group`.
 //!
 //! Their IDs have a meaning here: files, sockets and devices belong to them. **Invariant:** a Pod never becomes one of
 //! these users by naming its ID. The node's owner can let all Pods run as one of them (`--node-as`).
@@ -19,7 +19,7 @@ pub(super) struct UserAccount {
     pub(super) name: String,
     pub(super) user: u32,
     pub(super) group: u32,
-    /// All groups it is in.
+    /// All groups that it belongs to.
     pub(super) groups: Vec<u32>,
 }
 

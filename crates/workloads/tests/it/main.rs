@@ -1,5 +1,5 @@
-//! The workloads against the in-process API server. The controllers run in paused time: every wait is virtual, and runs
-//! repeat exactly. The node runs real processes in real time.
+//! Tests the workloads against the in-process API server. The controllers run in paused time: every wait is virtual,
+//! and runs repeat exactly. The node runs real processes in real time.
 
 #![expect(clippy::unwrap_used, reason = "a test may fall over its own mistakes")]
 

@@ -1,5 +1,5 @@
-//! Every workload controller under the simulator, with a fake kubelet: whatever goes wrong, each kind reaches the state
-//! that its spec requests, creates no excess Pods, and leaves nothing behind.
+//! Tests every workload controller under the simulator, with a fake kubelet: whatever goes wrong, each kind reaches the
+//! state that its spec requests, creates no excess Pods, and leaves nothing behind.
 
 #![expect(clippy::needless_pass_by_value, reason = "rows should read as sentences")]
 
@@ -30,7 +30,7 @@ fn object<K: Kind>(value: Value) -> K {
     serde_json::from_value(value).unwrap()
 }
 
-/// Returns a workload of this kind with the Pods of `app: web`.
+/// Returns a workload of this kind with Pods labelled `app: web`.
 fn workload<K: Kind>(spec: Value) -> K {
     let mut value = json!({"metadata": {"name": "web"}, "spec": {
         "selector": {"matchLabels": {"app": "web"}},
@@ -173,7 +173,7 @@ fn a_cron_job_runs_on_time_whatever_goes_wrong() {
     cron_job().check();
 }
 
-/// Controllers that started with an old cache ran a completed Job again.
+/// Controllers that started with an old cache once ran a completed Job again.
 #[test]
 fn a_complete_job_is_not_run_again_on_an_old_state() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/traces/cron_job_on_an_old_state.json");

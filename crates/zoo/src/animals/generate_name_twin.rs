@@ -1,5 +1,5 @@
-//! One child with a generated name, looked up in the cache. The runtime remembers the child that it just created, but a
-//! new process does not: it creates a twin if its first list is stale.
+//! Looks up its one child, which has a generated name, in the cache. The runtime remembers the child that it just
+//! created, but a new process does not: it creates a twin if its first list is stale.
 
 use homeostat::prelude::*;
 use homeostat::sim::Simulation;

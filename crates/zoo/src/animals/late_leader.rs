@@ -33,7 +33,7 @@ async fn write_as_process(range: Arc<Range>, cx: Context<Range>) -> Result<Actio
         let client = client.0.get().cloned().ok_or("the client is kept before anything starts")?;
         let allocations: Api<ConfigMap> = Api::namespaced(client, cx.key().namespace());
         let patch = Patch::Apply(owned_by(&*range, allocation(&range, &cx)?));
-        // A task of the process, which does not end with the run that started it.
+        // This is a task of the process, which does not end with the run that started it.
         let write = async move { allocations.patch(&name, &PatchParams::apply("ranges"), &patch).await };
         tokio::spawn(write).await??;
     }

@@ -1,5 +1,5 @@
-//! A machine in a cloud that assigns numbers. The number is recorded after the machine is created: after a crash in
-//! between, the machine is forgotten and another one is created.
+//! Creates a machine in a cloud that assigns numbers. The number is recorded after the machine is created: after a
+//! crash in between, the machine is forgotten and another one is created.
 
 use std::collections::BTreeMap;
 

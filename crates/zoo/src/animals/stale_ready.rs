@@ -1,5 +1,5 @@
-//! The condition Ready stays true when a new spec cannot be carried out: a client that waits for the rollout believes
-//! that it is done.
+//! The condition Ready stays true when a new spec cannot be applied: a client that waits for the rollout believes that
+//! it is done.
 
 use homeostat::prelude::*;
 use homeostat::sim::{Simulation, edit};

@@ -1,4 +1,4 @@
-//! Decides which run of a schedule is due now. Pure.
+//! Decides which run of a schedule is due now. This module is pure.
 //!
 //! After a long absence only the most recent missed run is started, never all of them.
 
@@ -15,7 +15,7 @@ const MISSED_MANY: i64 = 100;
 pub(super) struct ScheduleWindow<'a> {
     pub(super) schedule: &'a Schedule,
     pub(super) zone: &'a TimeZone,
-    /// When the last run was, or when the CronJob was created.
+    /// The time of the last run, or the creation time of the CronJob.
     pub(super) since: Timestamp,
     pub(super) now: Timestamp,
 }

@@ -1,4 +1,4 @@
-//! CronJobs: creates a Job at every time of a schedule.
+//! Handles CronJobs: creates a Job at every time in a schedule.
 //!
 //! A Job's name contains the minute it is for, so a run that was started but not recorded before a crash is found again
 //! and not started twice. Without a `timeZone` the schedule is in UTC.
@@ -26,7 +26,7 @@ use super::pod_control::error_message;
 /// The annotation that holds the time a Job was scheduled for.
 const SCHEDULED: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
 
-/// How long after a scheduled time to check again, so that the clock has certainly passed it.
+/// How long after a scheduled time to check again, so that the clock is certain to have passed it.
 const MARGIN: Duration = Duration::from_millis(100);
 
 pub(super) fn control() -> BuiltController {
@@ -59,7 +59,7 @@ struct CronJobSync<'a> {
     status: CronJobStatus,
 }
 
-/// Returns how a Job ended, if it has: `Complete` or `Failed`.
+/// Returns how a Job finished, if it has: `Complete` or `Failed`.
 fn ended_condition(job: &Job) -> Option<&str> {
     let conditions = job.status.as_ref()?.conditions.as_deref()?;
     let mut ends = conditions.iter().filter(|condition| matches!(&*condition.type_, "Complete" | "Failed"));
@@ -111,7 +111,7 @@ impl CronJobSync<'_> {
         self.status.active.iter_mut().for_each(|active| active.retain(|one| one.uid.as_deref() != uid));
     }
 
-    /// Starts the run that is due, if the policies allow it. Returns the time until the next one.
+    /// Starts the run that is due, if the policies allow it. Returns the time until the next run.
     async fn start(&mut self) -> Result<Option<Duration>, Error> {
         if self.spec.suspend == Some(true) {
             return Ok(None);
@@ -140,7 +140,7 @@ impl CronJobSync<'_> {
         let deadline = self.spec.starting_deadline_seconds.and_then(|seconds| u64::try_from(seconds).ok());
         let deadline = deadline.map(Duration::from_secs);
         let Some(next_in) = plan.next_in() else {
-            // Such as the 31st of February.
+            // An example is the 31st of February.
             let why = "time difference between two schedules is less than 1 second";
             self.warn("InvalidSchedule", format!("invalid schedule: {} : {why}", self.spec.schedule));
             return Ok(None);
@@ -193,7 +193,7 @@ impl CronJobSync<'_> {
             }
             _ => {}
         }
-        // Boxed because a Job is large and is held across the request.
+        // This is boxed because a Job is large and is held across the request.
         Box::pin(self.create(job, due.at)).await
     }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use jiff::tz::TimeZone;
 
-/// Where systems keep their time zones.
+/// The folders in which systems keep their time zones.
 const FOLDERS: &[&str] =
     &["/usr/share/zoneinfo", "/usr/lib/zoneinfo", "/usr/share/lib/zoneinfo", "/etc/zoneinfo"];
 

@@ -1,5 +1,5 @@
-//! DaemonSets: one Pod on every Node that qualifies. Each Pod names its Node, so no scheduler is needed.
-//! The decisions are in `plan`. Not supported: `maxSurge` and affinity.
+//! Handles DaemonSets: one Pod on every Node that qualifies. Each Pod names its Node, so no scheduler is needed. The
+//! decisions are in `plan`. `maxSurge` and affinity are not supported.
 
 mod plan;
 
@@ -20,7 +20,7 @@ use super::pod_control;
 use super::pod_template::generated_pod;
 use super::revisions::{self, REVISION, revision_name, surplus_revisions};
 
-/// How many revisions to keep if the set does not say.
+/// How many revisions to keep if the set does not specify it.
 const HISTORY: i32 = 10;
 
 pub(super) fn control() -> BuiltController {

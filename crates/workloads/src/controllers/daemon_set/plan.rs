@@ -1,5 +1,5 @@
 //! Decides which Nodes should have a Pod of a DaemonSet, which Pods to delete, and in which order a rolling update
-//! replaces outdated Pods. Pure.
+//! replaces outdated Pods. This module is pure.
 //!
 //! Node selectors, node affinity, Node names and taints are respected.
 
@@ -145,7 +145,7 @@ mod tests {
 
     use super::*;
 
-    /// Pods as `name@node:state`: `r` ready, `p` pending, `f` failed; a capital letter is the old revision.
+    /// Parses Pods from `name@node:state`: `r` ready, `p` pending, `f` failed; a capital letter is the old revision.
     fn pods(text: &str) -> Vec<Arc<PartialPod>> {
         let pod = |word: &str| {
             let (name, rest) = word.split_once('@').unwrap();

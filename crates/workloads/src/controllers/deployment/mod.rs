@@ -1,8 +1,8 @@
-//! Deployments: one ReplicaSet per template; the newest one grows while the others shrink.
+//! Handles Deployments: one ReplicaSet per template; the newest one grows while the others shrink.
 //!
 //! A reconcile takes one step: it sizes the sets and writes the status. The effects of the step (Pods become available)
-//! come back as changes of the ReplicaSets' status and trigger the next step. The decisions are in `rollout_sizes`,
-//! `replica_sets` and `status`, which do no I/O.
+//! show up as changes to the ReplicaSets' status and trigger the next step. The decisions are in `rollout_sizes`,
+//! `replica_sets` and `status`, which perform no I/O.
 
 mod replica_sets;
 mod rollout_sizes;
@@ -69,7 +69,7 @@ async fn reconcile(deployment: Arc<Deployment>, cx: Context<Deployment>) -> Resu
     Ok(rollout.state().next_check(&status).map_or(Action::await_change(), Action::requeue))
 }
 
-/// What a reconcile did.
+/// The step that a reconcile took.
 enum RolloutStep {
     /// The Deployment is paused or was scaled, which says nothing about progress.
     Scaled,
@@ -173,7 +173,7 @@ impl Rollout<'_> {
         Ok(())
     }
 
-    /// Resizes a set and records on it what it was sized for.
+    /// Resizes a set and records on it the number of replicas it was sized for.
     async fn resize(&mut self, set: &Arc<ReplicaSet>, wanted: i32) -> Result<(), Error> {
         let before = replicas(set);
         let notes = size_annotations(self.limits);

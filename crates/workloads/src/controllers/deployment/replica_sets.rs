@@ -1,5 +1,5 @@
-//! The ReplicaSets of a Deployment: which one is new, which revision each one has, and what their annotations say.
-//! Pure.
+//! Determines which ReplicaSet of a Deployment is new, which revision each one has, and what their annotations say.
+//! This module is pure.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ const NOT_COPIED: &[&str] = &[
     "deprecated.deployment.rollback.revision",
 ];
 
-/// The maximum length of the list of former revisions on a ReplicaSet: Kubernetes' own limit.
+/// The maximum length of the list of former revisions on a ReplicaSet: the same as in Kubernetes.
 const HISTORY_CHARACTERS_MAX: usize = 2000;
 
 /// The ReplicaSets of one Deployment, the old ones oldest first.
@@ -39,7 +39,7 @@ pub(super) struct ReplicaSets {
 }
 
 impl ReplicaSets {
-    /// Finds the new one among them: the oldest with the Deployment's template.
+    /// Finds the new one among them: the oldest one with the Deployment's template.
     pub(super) fn of(mut all: Vec<Arc<ReplicaSet>>, spec: &DeploymentSpec) -> Self {
         all.sort_by(|left, right| age(left).cmp(&age(right)));
         let new = all.iter().position(|set| has_template(set, &spec.template)).map(|at| all.remove(at));
@@ -69,7 +69,8 @@ impl ReplicaSets {
         self.active().any(|set| number_annotation(set, DESIRED).is_some_and(|known| known != desired))
     }
 
-    /// Returns the active sets, largest first; equal ones newest first when growing, oldest first when shrinking.
+    /// Returns the active sets, largest first; sets of equal size are ordered newest first when growing, oldest first
+    /// when shrinking.
     pub(super) fn by_size(&self, is_growing: bool) -> Vec<Arc<ReplicaSet>> {
         let mut active: Vec<_> = self.active().cloned().collect();
         active.sort_by(|left, right| left_first(left, right, is_growing));
@@ -149,7 +150,7 @@ pub(super) fn revision(set: &ReplicaSet) -> i64 {
     annotation(&set.metadata, REVISION).and_then(|text| text.parse().ok()).unwrap_or_default()
 }
 
-/// Returns whether the new set is complete and was sized for what is desired now.
+/// Returns whether the new set is complete and was sized for the current desired number.
 pub(super) fn is_saturated(new: Option<&Arc<ReplicaSet>>, desired: i32) -> bool {
     new.is_some_and(|set| {
         replicas(set) == desired

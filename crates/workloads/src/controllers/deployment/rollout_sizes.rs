@@ -7,7 +7,7 @@ use k8s_openapi::api::apps::v1::DeploymentSpec;
 
 use crate::controllers::numbers::{Rounding, resolve_percentage};
 
-/// What the Deployment asks for.
+/// The sizes that the Deployment asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RolloutLimits {
     pub(super) desired: i32,
@@ -29,7 +29,7 @@ impl RolloutLimits {
         let surge = resolve_percentage(rolling.and_then(|one| one.max_surge.as_ref()), desired, Rounding::Up);
         let unavailable =
             resolve_percentage(rolling.and_then(|one| one.max_unavailable.as_ref()), desired, Rounding::Down);
-        // If both were zero, nothing could move; percentages of few replicas can round to that.
+        // If both were zero, the rollout could not proceed; percentages of few replicas can round to that.
         let unavailable = if surge == 0 && unavailable == 0 { 1 } else { unavailable };
         Self { desired, surge, unavailable: unavailable.min(desired), is_rolling: true }
     }

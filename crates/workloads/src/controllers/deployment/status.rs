@@ -1,5 +1,5 @@
 //! Computes a Deployment's status: counts over its ReplicaSets, and the conditions `Available`, `Progressing` and
-//! `ReplicaFailure` with the reasons that `kubectl rollout status` and users expect. Pure.
+//! `ReplicaFailure` with the reasons that `kubectl rollout status` and users expect. This module is pure.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,7 +36,7 @@ impl DeploymentConditions {
         self.0.iter().find(|condition| condition.type_ == r#type)
     }
 
-    /// Sets a condition; an unchanged one keeps its times.
+    /// Sets a condition; an unchanged condition keeps its times.
     fn set(&mut self, new: DeploymentCondition) {
         if self.get(&new.type_).is_none_or(|old| old.status != new.status || old.reason != new.reason) {
             self.renew(new);
@@ -106,13 +106,13 @@ fn condition(r#type: &str, status: &str, reason: &str, message: &str, now: Times
     }
 }
 
-/// Returns how long a rollout may go without progress; the largest number means no limit.
+/// Returns how long a rollout may take without making progress; the largest number means no limit.
 fn deadline(spec: &DeploymentSpec) -> Option<Duration> {
     let seconds = spec.progress_deadline_seconds.filter(|seconds| *seconds != i32::MAX)?;
     Some(Duration::from_secs(u64::try_from(seconds).unwrap_or_default()))
 }
 
-/// What is known about a Deployment at the end of a reconcile.
+/// The known state of a Deployment at the end of a reconcile.
 pub(super) struct DeploymentState<'a> {
     pub(super) deployment: &'a Deployment,
     pub(super) spec: &'a DeploymentSpec,
@@ -242,7 +242,8 @@ impl DeploymentState<'_> {
         Some(deadline.saturating_sub(waited) + Duration::from_secs(1))
     }
 
-    /// Returns what keeps Pods from being created, as reported by the new set, or else by an old one.
+    /// Returns the condition that says what keeps Pods from being created, as reported by the new set, or else by an
+    /// old one.
     fn failure(&self) -> Option<DeploymentCondition> {
         let reported = |set: &Arc<ReplicaSet>| {
             let conditions = set.status.as_ref()?.conditions.as_ref()?;

@@ -1,8 +1,8 @@
-//! PodDisruptionBudgets: how many of their Pods may be evicted now. The decisions are in `plan`; the API server
-//! performs the evictions.
+//! Handles PodDisruptionBudgets: computes how many of their Pods may be evicted now. The decisions are in `plan`; the
+//! API server performs the evictions.
 //!
 //! **Invariant:** a status only overwrites the version it was computed from. The server spends the budget in the same
-//! status, and a late write of ours would give back what was spent.
+//! status, and a late write by this controller would undo that.
 
 mod plan;
 
@@ -134,7 +134,7 @@ async fn write_status(
         }
     }
     match cx.patch_status(budget, patch).await {
-        // It is gone, or the budget was spent in the meantime: that event triggers the next reconcile.
+        // It is gone, or the budget was spent in the meantime: the corresponding event triggers the next reconcile.
         Err(error) if matches!(error.code(), Some(404 | 409)) => Ok(()),
         outcome => outcome.map(drop),
     }

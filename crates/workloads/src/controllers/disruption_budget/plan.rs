@@ -1,4 +1,4 @@
-//! Computes a PodDisruptionBudget's status from its Pods and how many there should be. Pure.
+//! Computes a PodDisruptionBudget's status from its Pods and how many there should be. This module is pure.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::controllers::numbers::{Rounding, as_count, resolve_percentage};
 use crate::controllers::partial_pod::PartialPod;
 use crate::controllers::time::whole_second;
 
-/// How long a granted eviction may take to become a deletion: Kubernetes' own limit.
+/// How long a granted eviction may take to become a deletion: the same as in Kubernetes.
 const EVICTION: Duration = Duration::from_secs(2 * 60);
 const CONDITION: &str = "DisruptionAllowed";
 
@@ -37,7 +37,7 @@ pub(super) fn basis(budget: &PodDisruptionBudget) -> ExpectedPodsBasis {
     }
 }
 
-/// Returns the status of a budget over these Pods, of which `expected` should exist.
+/// Returns the status of a budget for these Pods, of which `expected` should exist.
 pub(super) fn status(
     budget: &PodDisruptionBudget,
     pods: &[Arc<PartialPod>],
@@ -132,7 +132,8 @@ mod tests {
             .unwrap()
     }
 
-    /// `r` is a ready Pod, `u` one that is not, `d` a ready one being deleted; they are named by their position.
+    /// Parses Pods: `r` is a ready Pod, `u` one that is not, `d` a ready one that is being deleted; they are named by
+    /// their position.
     fn pods(text: &str) -> Vec<Arc<PartialPod>> {
         let pod = |(place, text): (usize, char)| {
             let ready = if text == 'u' { "False" } else { "True" };

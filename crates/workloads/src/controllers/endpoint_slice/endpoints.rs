@@ -1,5 +1,6 @@
-//! The Endpoints object of a Service: the same Pods in one list, with the Service's name. EndpointSlices replaced it,
-//! but some clients still read it. Pods about to be deleted are left out, as in Kubernetes. Pure.
+//! Builds the Endpoints object of a Service: the same Pods in one list, with the Service's name. EndpointSlices
+//! replaced it, but some clients still read it. Pods about to be deleted are left out, as in Kubernetes. This module is
+//! pure.
 
 use k8s_openapi::api::core::v1::{EndpointAddress, EndpointPort, EndpointSubset, Endpoints, Service};
 use k8s_openapi::api::discovery::v1::Endpoint;

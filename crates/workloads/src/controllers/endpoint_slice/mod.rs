@@ -1,6 +1,6 @@
-//! EndpointSlices: the addresses of the Pods behind a Service. Services without a selector are left alone: their
-//! endpoints are managed by others. The decisions are in `plan`; `endpoints` builds an Endpoints object from the same
-//! data.
+//! Handles EndpointSlices: the addresses of the Pods behind a Service. Services without a selector are left alone:
+//! their endpoints are managed by others. The decisions are in `plan`; `endpoints` builds an Endpoints object from the
+//! same data.
 
 mod endpoints;
 mod plan;

@@ -1,4 +1,4 @@
-//! Decides which EndpointSlices a Service should have. Pure.
+//! Decides which EndpointSlices a Service should have. This module is pure.
 //!
 //! Endpoints stay in the slice they are in; new ones go where there is room, then into new slices. A Pod that comes or
 //! goes therefore changes one slice. A Service without Pods keeps an empty slice, which shows that it is managed.
@@ -11,7 +11,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use crate::controllers::partial_pod::PartialPod;
 
-/// The maximum number of endpoints in one slice: Kubernetes' own choice.
+/// The maximum number of endpoints in one slice: the same as in Kubernetes.
 const ENDPOINTS_MAX: usize = 100;
 
 /// Endpoints of one address family with the same ports.

@@ -1,4 +1,5 @@
-//! Decides which EndpointSlices mirror an Endpoints object: one per address family and set of ports. Pure.
+//! Decides which EndpointSlices mirror an Endpoints object: one per address family and set of ports. This module is
+//! pure.
 //!
 //! The subsets are repacked first, as Kubernetes does: an address with the same ports in two subsets is one endpoint,
 //! and one that is both ready and not ready on a port is not ready.
@@ -14,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::{MANAGED_BY, MANAGER};
 
-/// The maximum number of addresses mirrored per set of ports: Kubernetes' own choice, and the limit of a slice.
+/// The maximum number of addresses mirrored per set of ports: the same as in Kubernetes, and the limit of a slice.
 const ADDRESSES_MAX: usize = 1000;
 
 const SERVICE: &str = "kubernetes.io/service-name";
@@ -123,7 +124,7 @@ fn is_same(slice: &EndpointSlice, wanted: &EndpointSlice) -> bool {
         && annotations(slice) == annotations(wanted)
 }
 
-/// Returns the slices that the Endpoints should have, and counts what is left out.
+/// Returns the slices that the Endpoints should have, and counts the addresses that are left out.
 fn wanted_slices(endpoints: &Endpoints, plan: &mut MirrorPlan) -> Vec<EndpointSlice> {
     let mut slices = Vec::new();
     for (ports, addresses) in repacked(endpoints.subsets.as_deref().unwrap_or_default()) {

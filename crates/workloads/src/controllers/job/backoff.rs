@@ -1,4 +1,5 @@
-//! Decides how long to wait before a failed Pod is replaced: a backoff that starts when the Pod ended. Pure.
+//! Decides how long to wait before a failed Pod is replaced: a backoff that starts when the Pod finished. This module
+//! is pure.
 
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ pub(super) fn backoff_after(doublings: u32) -> Duration {
     wait.min(BACKOFF_MAX)
 }
 
-/// Returns when a Pod ended, as far as its status says.
+/// Returns when a Pod finished, according to its status.
 pub(super) fn finished(pod: &PartialPod) -> Option<Timestamp> {
     let ends = pod.status.container_statuses.iter().map(|status| {
         let terminated = status.state.as_ref()?.terminated.as_ref()?;
@@ -37,7 +38,7 @@ pub(super) fn finished(pod: &PartialPod) -> Option<Timestamp> {
         unready.and_then(|condition| condition.last_transition_time.as_ref()).map(|time| time.0);
     let of_deletion = pod.metadata.deletion_timestamp.as_ref().map(|time| {
         let grace = pod.metadata.deletion_grace_period_seconds.unwrap_or_default();
-        // Checked, because the grace period may be any number a client can write.
+        // The subtraction is checked, because the grace period may be any number that a client can write.
         time.0.checked_sub(jiff::SignedDuration::from_secs(grace)).unwrap_or(time.0)
     });
     of_containers.or(of_condition).or(of_deletion).or_else(|| pod.created())

@@ -1,4 +1,4 @@
-//! Sets of completion indexes in the API's notation: `0,2-4,7`. Pure.
+//! Represents sets of completion indexes in the API's notation: `0,2-4,7`. This module is pure.
 //!
 //! **Invariant:** the intervals are in order, do not touch, and are not empty.
 
@@ -9,7 +9,7 @@ use std::fmt;
 pub(super) struct CompletionIndexes(Vec<(i32, i32)>);
 
 impl CompletionIndexes {
-    /// Parses the text; leaves out everything that does not parse or is not below `bound`.
+    /// Parses the text; leaves out everything that cannot be parsed or is not below `bound`.
     pub(super) fn parse(text: &str, bound: i32) -> Self {
         let mut indexes = Self::default();
         for part in text.split(',') {

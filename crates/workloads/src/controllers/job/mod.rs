@@ -1,7 +1,7 @@
-//! Jobs: Pods that run to completion, are counted once each, and are retried up to a limit.
+//! Handles Jobs: Pods that run to completion, are counted once each, and are retried up to a limit.
 //!
-//! The decisions are in `progress`, `pod_failure_policy` and `indexes`, which do no I/O. A finished Job is left alone
-//! until its time to live has passed.
+//! The decisions are in `progress`, `pod_failure_policy` and `indexes`, which perform no I/O. A finished Job is left
+//! alone until its time to live has passed.
 
 mod backoff;
 mod finalizer_release;
@@ -55,7 +55,7 @@ fn control() -> BuiltController {
 
 async fn reconcile(job: Arc<Job>, cx: Context<Job>) -> Result {
     let Some(spec) = &job.spec else { return Ok(Action::await_change()) };
-    // The time to live is ours to enforce, no matter who manages the Job.
+    // This controller enforces the time to live, no matter who manages the Job.
     if let Some(finished) = finished(&job) {
         return expire(&job, spec, finished, &cx).await;
     }
@@ -69,7 +69,7 @@ async fn reconcile(job: Arc<Job>, cx: Context<Job>) -> Result {
     JobSync { cx: &cx, job: &job, spec, progress: JobProgress::new(&job, spec, &pods, cx.now()) }.run().await
 }
 
-/// Returns when the Job ended, if it has.
+/// Returns when the Job finished, if it has.
 fn finished(job: &Job) -> Option<Timestamp> {
     let conditions = job.status.as_ref()?.conditions.as_deref()?;
     let is_end = |r#type: &str| matches!(r#type, "Complete" | "Failed");
@@ -116,7 +116,7 @@ impl JobSync<'_> {
         let pods = self.cx.owned::<PartialPod>()?;
         self.progress.count_pods(&pods);
         if managed.is_err() {
-            // The Pods to be deleted still exist, and the Job cannot end before they are gone.
+            // The Pods to be deleted still exist, and the Job cannot finish before they are gone.
             outcome = None;
         } else if outcome.is_none() {
             outcome = self.completed();
@@ -229,7 +229,7 @@ impl JobSync<'_> {
         pod
     }
 
-    /// Records Pods that ended in the status, removes their finalizers, and adds them to the counts.
+    /// Records finished Pods in the status, removes their finalizers, and adds them to the counts.
     async fn count_ended_pods(&mut self, outcome: Option<JobOutcome>) -> Result<(), Error> {
         if let Some(outcome) = &outcome {
             self.progress.announce_outcome(outcome);
@@ -250,7 +250,7 @@ impl JobSync<'_> {
         Ok(())
     }
 
-    /// Writes the status if it differs from what the server is known to have.
+    /// Writes the status if it differs from the last status known to be on the server.
     async fn write(&self, known: &JobStatus) -> Result<(), Error> {
         if self.progress.status == *known {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Decides by the Job's own rules what a Pod's failure means and which completions suffice. Pure.
+//! Applies the Job's own rules to decide what a Pod's failure means and which completions suffice. This module is pure.
 
 use k8s_openapi::api::batch::v1::{
     JobSpec, PodFailurePolicy, PodFailurePolicyOnExitCodesRequirement, PodFailurePolicyRule, SuccessPolicy,
@@ -12,7 +12,7 @@ use crate::controllers::partial_pod::{PartialContainerStatus, PartialPod};
 pub(super) enum FailureConsequence {
     /// It counts towards the backoff limit.
     Count,
-    /// It does not.
+    /// It does not count.
     Ignore,
     /// Its index is given up.
     FailIndex,
@@ -20,9 +20,9 @@ pub(super) enum FailureConsequence {
     FailJob(String),
 }
 
-/// Returns what the first matching rule says. Without a match the failure counts, unless the Pod's node was stopped: if
-/// the only node is a process that users stop, that is not the Job's failure. (Kubernetes counts it, because there are
-/// other nodes to drain to.)
+/// Returns the consequence that the first matching rule specifies. Without a match the failure counts, unless the Pod's
+/// node was stopped: if the only node is a process that users stop, that is not the Job's failure. (Kubernetes counts
+/// it, because there are other nodes to drain to.)
 pub(super) fn consequence_of_failure(spec: &JobSpec, pod: &PartialPod) -> FailureConsequence {
     let otherwise =
         if pod.is_disrupted_by_node() { FailureConsequence::Ignore } else { FailureConsequence::Count };

@@ -1,4 +1,4 @@
-//! A Job's progress: which Pods count, how the Job ends, and what its status says. Pure.
+//! Tracks a Job's progress: which Pods count, how the Job finishes, and what its status says. This module is pure.
 //!
 //! A Pod carries a finalizer until it is counted. Counting takes three steps, and a crash may follow each: the uid is
 //! written into the status as uncounted, the finalizer is removed, and the uid is turned into a number. **Invariant:**
@@ -27,7 +27,7 @@ pub(super) const INDEX: &str = "batch.kubernetes.io/job-completion-index";
 /// The annotation that counts the earlier failures of a Pod's index.
 pub(super) const INDEX_FAILURES: &str = "batch.kubernetes.io/job-index-failure-count";
 
-/// How a Job ends.
+/// How a Job finishes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum JobOutcome {
     Complete { reason: String, message: String },
@@ -207,7 +207,7 @@ impl<'a> JobProgress<'a> {
         self.status.failed.unwrap_or_default() + as_count(fresh.count() + uncounted.len())
     }
 
-    /// Returns how the Job ends, if that is decided.
+    /// Returns how the Job finishes, if that is decided.
     pub(super) fn outcome(&self) -> Option<JobOutcome> {
         if let Some(met) = self.condition("SuccessCriteriaMet") {
             return Some(JobOutcome::Complete {
@@ -382,7 +382,7 @@ impl<'a> JobProgress<'a> {
         self.status.terminating = Some(as_count(pods.iter().filter(|pod| pod.is_terminating()).count()));
     }
 
-    /// Announces the outcome in a condition before the Job ends.
+    /// Announces the outcome in a condition before the Job finishes.
     pub(super) fn announce_outcome(&mut self, outcome: &JobOutcome) {
         let (r#type, reason, message) = match outcome {
             JobOutcome::Complete { reason, message } => ("SuccessCriteriaMet", reason, message),
@@ -391,7 +391,7 @@ impl<'a> JobProgress<'a> {
         self.set("True", r#type, reason, message);
     }
 
-    /// Ends the Job if every Pod is counted and either gone or finished. Returns whether it did.
+    /// Finishes the Job if every Pod is counted and either gone or finished. Returns whether it did.
     pub(super) fn finish_job(&mut self, outcome: &JobOutcome) -> bool {
         let uncounted = self.uncounted();
         let is_open = uncounted.succeeded.is_some() || uncounted.failed.is_some();

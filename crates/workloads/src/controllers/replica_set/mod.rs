@@ -1,4 +1,4 @@
-//! ReplicaSets and ReplicationControllers: as many Pods of a template as requested, no more and no fewer.
+//! Handles ReplicaSets and ReplicationControllers: as many Pods from a template as requested, no more and no fewer.
 //!
 //! A ReplicationController is handled as the ReplicaSet it is equivalent to (`replica_owner`). The cache shows our own
 //! creations and deletions immediately, so counts are always right and nothing is created twice. Failures to create or

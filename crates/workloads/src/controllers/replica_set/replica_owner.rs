@@ -1,5 +1,5 @@
-//! The kinds that want a number of Pods: a ReplicaSet, and the older ReplicationController, which says the same with
-//! different types. Pure.
+//! Abstracts over the kinds that want a number of Pods: a ReplicaSet, and the older ReplicationController, which says
+//! the same with different types. This module is pure.
 
 use std::borrow::Cow;
 

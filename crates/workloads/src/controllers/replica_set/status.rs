@@ -1,4 +1,4 @@
-//! Computes a ReplicaSet's status from its Pods. Pure.
+//! Computes a ReplicaSet's status from its Pods. This module is pure.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! The volume claims of a StatefulSet's Pods: their names, and with which object they are deleted. Pure.
+//! Determines the volume claims of a StatefulSet's Pods: their names, and the object with which they are deleted. This
+//! module is pure.
 //!
 //! Claims outlive their Pods unless the retention policy says otherwise. In that case, the claim is owned by the object
 //! with which it is deleted: the set, or the Pod when it is scaled away.

@@ -1,4 +1,4 @@
-//! StatefulSets: Pods with stable names, created and deleted in order, each with its own volume claims.
+//! Handles StatefulSets: Pods with stable names, created and deleted in order, each with its own volume claims.
 //!
 //! Nothing binds the claims here: they are created, owned and deleted as in Kubernetes, and a node that needs no
 //! volumes may run the Pods while their claims are pending. The decisions are in `plan` and `claims`.
@@ -26,7 +26,7 @@ use super::revisions::{self, REVISION, revision_name, surplus_revisions};
 /// How long to wait for a claim that is being deleted with its former Pod.
 const CLAIM_WAIT: Duration = Duration::from_secs(1);
 
-/// How many revisions to keep if the set does not say.
+/// How many revisions to keep if the set does not specify it.
 const HISTORY: i32 = 10;
 
 pub(super) fn control() -> BuiltController {

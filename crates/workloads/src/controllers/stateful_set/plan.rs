@@ -1,4 +1,4 @@
-//! Decides a StatefulSet's next step: which Pods to create and which to delete. Pure.
+//! Decides a StatefulSet's next step: which Pods to create and which to delete. This module is pure.
 //!
 //! **Invariant:** unless Pods are managed in parallel, a step touches one Pod and waits until every Pod below it is
 //! available: Pods are created in order, deleted in reverse order, and updated in reverse order.

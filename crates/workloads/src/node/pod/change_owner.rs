@@ -1,8 +1,8 @@
 //! Changes the owner of everything in a folder, because a claim's files outlive the Pods that wrote them.
 //!
 //! **Invariant:** only files in the folder change owner, never the target of a symlink. A file with a second hard link
-//! elsewhere changes owner only if it belongs to a Pod's user, so that a Pod cannot obtain a file of the machine by
-//! linking it.
+//! elsewhere changes owner only if it belongs to a Pod's user, so that a Pod cannot take over one of the machine's
+//! files by linking to it.
 
 use std::ffi::CStr;
 use std::io;

@@ -1,10 +1,10 @@
 //! Decides which user a container runs as: on this machine, and as the container sees itself.
 //!
 //! A node that is root gives every Pod its own user (see `id_blocks`). An ID that a Pod names is used unchanged if no
-//! user of the machine has it. Otherwise the container gets a user namespace in which it has that ID, while outside a
-//! user without rights stands in for it: root in a container is root of nothing else. A Pod that names an ID, or shares
-//! a claim's files with another Pod, also gets a user namespace, so that two Pods with the same user cannot inspect
-//! each other's processes.
+//! user of the machine has it. Otherwise the container gets a user namespace in which it has that ID, while outside, a
+//! user without permissions stands in for it: root in a container is root nowhere else. A Pod that names an ID, or
+//! shares a claim's files with another Pod, also gets a user namespace, so that two Pods with the same user cannot
+//! inspect each other's processes.
 //!
 //! A node that runs Pods as one account (`--node-as`), or that is not root, has only that account and refuses others.
 //! **Invariant:** a Pod that cannot be kept away from the server's data is refused, unless the node's owner named the
@@ -40,7 +40,7 @@ pub(crate) enum IdentityPolicy {
 }
 
 impl IdentityPolicy {
-    /// Decides by this process's rights: the named account, all users if it is root, or its own account.
+    /// Decides based on this process's permissions: the named account, all users if it is root, or its own account.
     pub(crate) fn new(named: Option<UserAccount>, has_user_namespaces: bool) -> Self {
         let is_root = rustix::process::geteuid().is_root();
         match named {
@@ -74,17 +74,17 @@ pub(crate) struct ContainerIdentity {
     /// As the machine sees it.
     pub(crate) machine_user: Option<u32>,
     pub(crate) machine_group: Option<u32>,
-    /// What its user namespace maps; empty without one.
+    /// The mappings of its user namespace; empty without one.
     pub(crate) ranges: Vec<IdRange>,
 }
 
-/// What a Pod and a container request.
+/// The identity that a Pod and a container request.
 struct RequestedIdentity {
     user: Option<u32>,
     group: Option<u32>,
     groups: Vec<u32>,
     must_not_be_root: bool,
-    /// `hostUsers: false`: no ID is used unchanged.
+    /// Set for `hostUsers: false`: no ID is used unchanged.
     has_private_ids: bool,
 }
 
@@ -281,9 +281,9 @@ fn groups(pod: &Pod) -> Result<Vec<u32>, StartRefusal> {
     of_volumes.into_iter().chain(named).collect()
 }
 
-/// Checks a user or group ID. Refuses an invalid one, because it must never be taken for the node's own.
+/// Checks a user or group ID. Refuses an invalid ID, because it must never be mistaken for the node's own.
 fn checked_id(field: &str, id: i64) -> Result<u32, StartRefusal> {
-    /// Kubernetes' own limit.
+    /// The same limit as in Kubernetes.
     const ID_MAX: u32 = 2_147_483_647;
     let known = u32::try_from(id).ok().filter(|id| *id <= ID_MAX);
     known.ok_or_else(|| config_error(format!("{field} {id}: must be between 0 and {ID_MAX}, inclusive")))
@@ -417,7 +417,7 @@ mod tests {
         )
     }
 
-    /// Checks who the container is in its own view and on the machine.
+    /// Checks the container's identity in its own view and on the machine.
     #[track_caller]
     fn check(
         identity_policy: &IdentityPolicy,

@@ -23,10 +23,10 @@ use crate::node::supervisor::protocol::{
     ContainerKey, ContainerLaunch, ContainerStreams, LifecycleHook, MachineView, PodName, ProcessSpec,
 };
 
-/// The reason if a container has no command: there are no images here that would provide one.
+/// The reason reported if a container has no command: there are no images here that would provide one.
 const NO_COMMAND: &str = "ErrImageNeverPull";
 
-/// Returns the launch of a container, or why it cannot be started.
+/// Returns the launch of a container, or the reason it cannot be started.
 pub(crate) fn container_launch(
     shared: &NodeShared,
     identities: &PodIdentities<'_>,
@@ -142,8 +142,8 @@ pub(crate) fn container_process(
     })
 }
 
-/// Returns `PATH` without the folders that other users may not traverse. With them, a shell would report "permission
-/// denied" for a program that does not exist at all.
+/// Returns `PATH` without the folders that other users are not allowed to traverse. With them, a shell would report
+/// "permission denied" for a program that does not exist at all.
 fn passable_path() -> Option<(String, String)> {
     let path = std::env::var_os("PATH")?;
     let open = std::env::split_paths(&path).filter(|folder| is_passable(folder));
@@ -165,7 +165,7 @@ fn absolute_program(program: String) -> String {
     only_here.and_then(|folder| folder.join(&program).into_os_string().into_string().ok()).unwrap_or(program)
 }
 
-/// Returns which of the machine's files the container does not see.
+/// Returns the files of the machine that the container does not see.
 fn machine_view(shared: &NodeShared, pod: &Pod, container: &Container) -> MachineView {
     let context = container.security_context.as_ref();
     MachineView {

@@ -1,4 +1,4 @@
-//! The containers of a Pod, each with its role.
+//! Lists the containers of a Pod, each with its role.
 
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 
@@ -13,7 +13,7 @@ pub(crate) enum ContainerRole {
     Main,
 }
 
-/// When a container that ended is started again.
+/// When a container that has exited is started again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RestartPolicy {
     Always,

@@ -1,4 +1,4 @@
-//! The fields that a Pod can read about itself: `fieldRef` and `resourceFieldRef`.
+//! Resolves the fields that a Pod can read about itself: `fieldRef` and `resourceFieldRef`.
 
 use homeostat_core::quantity::Quantity;
 use k8s_openapi::api::core::v1::{Container, Pod, ResourceFieldSelector};

@@ -1,4 +1,4 @@
-//! Builds a container's environment: variables of the node, then `envFrom`, then `env` in order; later entries win.
+//! Builds a container's environment: the node's variables, then `envFrom`, then `env` in order; later entries win.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +10,14 @@ use super::expand_variables::expand;
 use super::status::StartRefusal;
 use super::value_sources::ValueSources;
 
-/// The server's own variables that containers also get: where programs are, and which language and time zone to use.
+/// The server's own variables that containers also get: the locations of programs, and the language and time zone to
+/// use.
 const INHERITED: [&str; 5] = ["PATH", "LANG", "LC_ALL", "TZ", "USER"];
 
 /// Variables by name.
 pub(crate) type Environment = BTreeMap<String, String>;
 
-/// Returns the whole environment, or why it cannot be built.
+/// Returns the whole environment, or the reason it cannot be built.
 pub(crate) fn container_environment(
     pod: &Pod,
     container: &Container,

@@ -16,7 +16,7 @@ use super::volumes;
 use crate::node::NodeShared;
 use crate::node::supervisor::protocol::{ContainerRunStatus, RunExit, RunState};
 
-/// Reports what happened to containers since the status was written; they may have ended already.
+/// Reports events of containers since the status was written; they may have exited already.
 pub(super) fn report_runs(
     shared: &NodeShared,
     cx: &Context<Pod>,
@@ -95,7 +95,7 @@ fn is_reported(situation: &PodSituation<'_>, part: PodContainer<'_>, run: &Conta
     reported_status(situation, part, run).is_some_and(|one| one.container_id.is_some())
 }
 
-/// Returns what the Pod's status says about this run.
+/// Returns the part of the Pod's status about this run.
 fn reported_status<'a>(
     situation: &PodSituation<'a>,
     part: PodContainer<'_>,
@@ -150,7 +150,7 @@ fn report_started(
     }
 }
 
-/// Describes where a mount's files are if they are not at its path.
+/// Describes the location of a mount's files if they are not at its path.
 fn describe_other_path(container: &Container, mount: &VolumeMount) -> String {
     let part = mount.sub_path.as_deref().or(mount.sub_path_expr.as_deref()).filter(|part| !part.is_empty());
     let part = part.map(|part| format!("/{part}")).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Volumes that are not the Pod's own: paths on the machine, and claimed volumes.
+//! Opens volumes that are not the Pod's own: paths on the machine, and claimed volumes.
 
 use std::io;
 use std::path::PathBuf;
@@ -19,13 +19,13 @@ use crate::node::supervisor::{host_path, safe_path};
 pub(super) enum ExternalVolume {
     /// A folder or file on the machine.
     Host(HostPathVolumeSource),
-    /// A folder of the node.
+    /// One of the node's folders.
     Claimed(PathBuf),
 }
 
 impl ExternalVolume {
     /// Opens it, and gives the Pod's group access to a claimed one. A path on the machine is only checked: the launcher
-    /// creates it with the rights of the container's user.
+    /// creates it with the permissions of the container's user.
     pub(super) fn open(self, shared: &NodeShared, group: Option<u32>) -> io::Result<PreparedVolume> {
         match self {
             Self::Host(host) => {

@@ -1,7 +1,7 @@
-//! The controller of Pods bound to this node: it compares a Pod with its processes, does what is missing, and writes
-//! the status.
+//! Implements the controller for Pods bound to this node: it compares a Pod with its processes, takes the missing
+//! steps, and writes the status.
 //!
-//! Reading order: [`container_roles`] (which containers a Pod has), [`plan`] (what to do) and `restart`,
+//! Reading order: [`container_roles`] (which containers a Pod has), [`plan`] (the next steps) and `restart`,
 //! [`container_identity`] (which users the containers run as), `container_launch` (how a process is prepared),
 //! [`status`] and [`phase`] (what the API shows).
 
@@ -140,7 +140,7 @@ async fn reconcile(pod: Arc<Pod>, cx: Context<Pod>) -> Result {
     Ok(wake.map_or_else(Action::await_change, Action::requeue))
 }
 
-/// Returns the Pod with its account mounted, if this node knows the server and the Pod asks for it.
+/// Returns the Pod with its account mounted, if this node knows the server and the Pod requests it.
 fn with_account(shared: &NodeShared, pod: Arc<Pod>, cx: &Context<Pod>) -> Result<Arc<Pod>> {
     if shared.options.server.is_none() {
         return Ok(pod);
@@ -216,7 +216,7 @@ fn carry_out_plan(
     Ok(refusals)
 }
 
-/// Returns whether all processes have ended and the status shows it, so that the Pod can be deleted.
+/// Returns whether all processes have exited and the status shows it, so that the Pod can be deleted.
 fn is_to_be_deleted(situation: &PodSituation<'_>) -> bool {
     let meta = &situation.pod.metadata;
     // With a grace period of zero, deletion was already requested, and other controllers' finalizers hold the Pod.

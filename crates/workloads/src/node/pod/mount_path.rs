@@ -20,13 +20,13 @@ use crate::node::NodeShared;
 use crate::node::supervisor::protocol::{Mount, MountOrigin};
 use crate::node::supervisor::safe_path;
 
-/// What is mounted or linked.
+/// The file or folder that is mounted or linked.
 pub(crate) struct MountSource {
     /// Its path on the machine.
     pub(crate) path: PathBuf,
     /// The requested part of it.
     pub(crate) part: PathBuf,
-    /// Where the container finds that part without a mount.
+    /// The path at which the container finds that part without a mount.
     pub(crate) seen: PathBuf,
     pub(crate) is_read_only: bool,
     pub(crate) origin: MountOrigin,
@@ -45,7 +45,7 @@ impl MountSource {
     }
 }
 
-/// Places the volume. Returns what the launcher should mount, or only create if it is a path on the machine.
+/// Places the volume. Returns the mount for the launcher to perform, or only to create if it is a path on the machine.
 pub(crate) fn place_volume(
     shared: &NodeShared,
     folders: &pod_folders::VisiblePodFolders,

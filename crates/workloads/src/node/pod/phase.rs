@@ -1,4 +1,4 @@
-//! A Pod's phase: one word for the state of all its containers, by Kubernetes' rules.
+//! Computes a Pod's phase: one word for the state of all its containers, according to Kubernetes' rules.
 
 use k8s_openapi::api::core::v1::Pod;
 
@@ -69,7 +69,7 @@ fn phase_of_main_containers(situation: &PodSituation<'_>) -> PodPhase {
             }
             goes_on = true;
         }
-        // A container that would always be restarted has ended only because the Pod is being deleted.
+        // A container that would always be restarted has exited only because the Pod is being deleted.
         goes_on |= is_at_rest && part.restart == RestartPolicy::Always && !situation.has_no_processes();
     }
     match (goes_on, has_failed) {

@@ -1,6 +1,6 @@
 //! Decides what to do about a Pod's processes in the current situation, without I/O and without state.
 //!
-//! **Invariant:** the same situation gives the same plan, and carrying out a plan twice has the same effect as once:
+//! **Invariant:** the same situation yields the same plan, and carrying out a plan twice has the same effect as once:
 //! starts name their attempt, and stops may be repeated. A reconcile may therefore be lost or run twice at any point.
 
 use std::net::Ipv4Addr;
@@ -67,7 +67,7 @@ impl<'a> PodSituation<'a> {
         plan
     }
 
-    /// Returns the grace period for ending everything, if the Pod must end.
+    /// Returns the grace period for stopping everything, if the Pod must stop.
     pub(crate) fn must_end(&self) -> Option<Duration> {
         if let Some(at) = &self.pod.metadata.deletion_timestamp {
             return Some(Duration::try_from(at.0.duration_since(self.now)).unwrap_or_default());
@@ -220,7 +220,7 @@ impl<'a> PodSituation<'a> {
         })
     }
 
-    /// Returns whether a container has ended and will not be started again.
+    /// Returns whether a container has exited and will not be started again.
     pub(crate) fn is_at_rest(&self, part: PodContainer<'_>) -> bool {
         self.run(part).is_some_and(|run| run.is_over() && self.after_exit(part, run) == AfterExit::Rest)
     }

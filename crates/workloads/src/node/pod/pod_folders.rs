@@ -1,4 +1,4 @@
-//! Where a container finds the Pod's own folders.
+//! Determines where a container finds the Pod's own folders.
 //!
 //! In a mount namespace the node's folder is hidden, and the Pod's home and volumes are mounted at paths that everyone
 //! can reach. Without one they stay where they are; if the Pod's user is not the node's user, only the Pod's group may
@@ -19,10 +19,10 @@ use crate::node::NodeShared;
 use crate::node::supervisor::protocol::{Mount, MountOrigin};
 use crate::node::supervisor::safe_path;
 
-/// Where a container in a mount namespace finds the Pod's own folder. Containers see a view of `/run` anyway, so this
-/// path costs nothing extra.
+/// The path at which a container in a mount namespace finds the Pod's own folder. Containers see a view of `/run`
+/// anyway, so this path costs nothing extra.
 const HOME: &str = "/run/homeostat/home";
-/// Where it finds the volumes that it mounts.
+/// The path at which it finds the volumes that it mounts.
 const VOLUMES: &str = "/run/homeostat/volumes";
 
 /// The Pod's folders as a container sees them.
@@ -64,8 +64,8 @@ impl VisiblePodFolders {
         }
         let context = container.security_context.as_ref();
         let is_closed = context.and_then(|context| context.read_only_root_filesystem) == Some(true);
-        // The home takes the place of the container's own files. Volumes are mounted one by one, each with the access
-        // that the container has.
+        // The home takes the place of the container's own files. Volumes are mounted one by one, each with the
+        // container's access.
         let home = Mount {
             source: folder.clone(),
             part: PathBuf::new(),
@@ -77,8 +77,8 @@ impl VisiblePodFolders {
     }
 }
 
-/// Gives a home and everything in it to its user: the Pod may have had a different user before a reboot, or run as root
-/// under an earlier release.
+/// Transfers a home and everything in it to its user: the Pod may have had a different user before a reboot, or run as
+/// root under an earlier release.
 fn give_to_user(home: &OwnedFd, identity: &ContainerIdentity) -> io::Result<()> {
     let Some(user) = identity.machine_user else { return Ok(()) };
     let before = rustix::fs::fstat(home)?.st_uid;

@@ -1,11 +1,11 @@
-//! Decides what a container may do beyond its user's rights: its capabilities, and whether it may gain more.
+//! Decides what a container may do beyond its user's permissions: its capabilities, and whether it may gain more.
 //!
 //! In Kubernetes, containers are root with a short list of capabilities by default. Here they run as a user without
 //! any, and the list limits what privileged programs on the machine (`sudo`, `ping`) can give them. `drop` and `add`
 //! change the list. One capability is granted directly: listening on ports below 1024, which every container may do.
 //!
-//! Only a node that runs Pods as root (`--node-as root`) grants rights beyond the Pod. [`super::unsupported_security`]
-//! reports what is not granted.
+//! Only a node that runs Pods as root (`--node-as root`) grants permissions beyond the Pod.
+//! [`super::unsupported_security`] reports what is not granted.
 
 use k8s_openapi::api::core::v1::{Capabilities, Container};
 
@@ -81,7 +81,7 @@ const LOW_PORTS: &str = "NET_BIND_SERVICE";
 /// The name that means all capabilities.
 const ALL: &str = "ALL";
 
-/// Returns the container's rights.
+/// Returns the container's capabilities.
 pub(crate) fn container_rights(
     identity_policy: &IdentityPolicy,
     container: &Container,

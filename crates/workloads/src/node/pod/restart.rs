@@ -1,5 +1,5 @@
-//! Decides whether and when to restart a container that ended, by its restart policy and a backoff that doubles with
-//! each quick failure in a row. Pure, like [`super::plan`], which calls it.
+//! Decides whether and when to restart a container that has exited, according to its restart policy and a backoff that
+//! doubles with each quick failure in a row. This module is pure, like [`super::plan`], which calls it.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use super::container_roles::{PodContainer, RestartPolicy};
 use super::plan::PodSituation;
 use crate::node::supervisor::protocol::{ContainerRunStatus, RunState};
 
-/// What happens to a container that ended.
+/// What happens to a container that has exited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AfterExit {
     /// Nothing: it is finished.
@@ -19,7 +19,7 @@ pub(crate) enum AfterExit {
 }
 
 impl PodSituation<'_> {
-    /// Returns what happens after a run that ended.
+    /// Returns what happens after a run that has ended.
     pub(crate) fn after_exit(&self, part: PodContainer<'_>, run: &ContainerRunStatus) -> AfterExit {
         let RunState::Ended { finished_at, exit, .. } = &run.state else { return AfterExit::Rest };
         let is_wanted = match part.restart {

@@ -1,4 +1,5 @@
-//! A Pod's ServiceAccount: the account its processes use with the server, and where they find their credentials.
+//! Handles a Pod's ServiceAccount: the account its processes use with the server, and where they find their
+//! credentials.
 //!
 //! In Kubernetes, an admission plugin adds a volume with a token, the server's CA and the namespace to every Pod. Here
 //! the node treats the Pod as if that had happened; the stored Pod stays as it was written. If the system offers no
@@ -21,7 +22,7 @@ use crate::node::NodeShared;
 
 /// The volume's name: it has a dot, which the name of a Pod's own volume cannot have.
 pub(crate) const VOLUME: &str = "serviceaccount.kubernetes.io";
-/// Where clients look for it.
+/// The path at which clients look for it.
 const FOLDER: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 /// The variable that names the folder if it cannot be at that path; our operators' `--in-cluster` reads it.
 const FOLDER_VARIABLE: &str = "HOMEOSTAT_SERVICE_ACCOUNT";
@@ -94,7 +95,7 @@ fn is_mounted(container: &Container) -> bool {
     container.volume_mounts.iter().flatten().any(|mount| mount.name == VOLUME)
 }
 
-/// Returns every projected token the Pod asks for: audience and lifetime.
+/// Returns every projected token that the Pod requests: audience and lifetime.
 pub(crate) fn requested_tokens(spec: &PodSpec) -> impl Iterator<Item = (Option<&str>, Option<i64>)> {
     let projected = spec.volumes.iter().flatten().filter_map(|volume| volume.projected.as_ref());
     let sources = projected.flat_map(|projected| projected.sources.iter().flatten());

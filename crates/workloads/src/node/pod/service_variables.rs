@@ -1,5 +1,5 @@
-//! The environment variables that tell a container about Services, as in Kubernetes: the address of each, by name and
-//! port.
+//! Builds the environment variables that tell a container about Services, as in Kubernetes: the address of each, by
+//! name and port.
 //!
 //! These are the Services of its own namespace that have an address, unless the Pod disables service links, and always
 //! the server itself. Later changes reach only containers that start later.

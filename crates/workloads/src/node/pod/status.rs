@@ -1,4 +1,4 @@
-//! Computes a Pod's status from what its processes do.
+//! Computes a Pod's status from the state of its processes.
 //!
 //! A condition keeps its times while it does not change, and other writers' conditions are left alone. An unchanged Pod
 //! therefore gets the same status again, and nothing is written.
@@ -24,7 +24,7 @@ pub(super) const HOST: &str = "127.0.0.1";
 /// The conditions that a node writes for every Pod.
 const OWN_CONDITIONS: [&str; 4] = ["Initialized", "Ready", "ContainersReady", "PodScheduled"];
 
-/// Why a container could not be started, as its status shows it.
+/// The reason a container could not be started, as its status shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StartRefusal {
     pub(crate) reason: &'static str,
@@ -70,7 +70,7 @@ pub(super) const NO_EXTRAS: &str = "this node runs no ephemeral containers: thei
 const NEVER_RUN: i32 = 128;
 
 fn ephemeral_status(container: &EphemeralContainer) -> ContainerStatus {
-    // Not `waiting`, because kubectl would wait for it forever.
+    // The state is not `waiting`, because kubectl would wait for it forever.
     let terminated = ContainerStateTerminated {
         exit_code: NEVER_RUN,
         reason: Some("NotOffered".to_owned()),

@@ -1,7 +1,7 @@
-//! The file for a container's termination message, which the container sees at its `terminationMessagePath`.
+//! Provides the file for a container's termination message, which the container sees at its `terminationMessagePath`.
 //!
 //! The usual path is in `/dev`, and the machine's own `/dev` must not be written to. In a mount namespace the file
-//! covers the path; otherwise a variable names the file. The supervisor reads it when the container has ended.
+//! covers the path; otherwise a variable names the file. The supervisor reads it when the container has exited.
 
 use std::fs;
 use std::io;
@@ -19,7 +19,7 @@ use crate::node::supervisor::protocol::{ContainerKey, Mount, MountOrigin};
 
 /// Kubernetes' default.
 const PATH: &str = "/dev/termination-log";
-/// Where a container in a mount namespace finds the file if its own path is a link.
+/// The path at which a container in a mount namespace finds the file if its own path is a link.
 const FALLBACK_PATH: &str = "/run/homeostat/termination-log";
 /// The variable that names the file for the container.
 pub(crate) const VARIABLE: &str = "HOMEOSTAT_TERMINATION_LOG";
@@ -31,7 +31,7 @@ pub(crate) fn falls_back_to_log(container: &Container) -> bool {
     container.termination_message_policy.as_deref() == Some(OR_LOG)
 }
 
-/// The file, and where the container sees it.
+/// The file, and the path at which the container sees it.
 pub(crate) struct TerminationLog {
     file: PathBuf,
     path: String,
@@ -62,7 +62,7 @@ impl TerminationLog {
         self.seen.display().to_string()
     }
 
-    /// Creates the file. Returns what the launcher should mount.
+    /// Creates the file. Returns the mount for the launcher to perform.
     pub(crate) fn make(
         self,
         shared: &NodeShared,

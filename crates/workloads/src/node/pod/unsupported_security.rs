@@ -1,7 +1,7 @@
 //! Reports once, in an event, which of a Pod's security settings this node does not support.
 //!
-//! The Pod runs anyway: these settings would restrict it, or grant it rights that it can do without. Settings that
-//! would give it a different user's rights are refused instead (see `container_identity`).
+//! The Pod runs anyway: these settings would restrict it, or grant it permissions that it can do without. Settings that
+//! would give it a different user's permissions are refused instead (see `container_identity`).
 
 use std::path::Path;
 

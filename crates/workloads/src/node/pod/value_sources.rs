@@ -1,5 +1,5 @@
-//! The sources of a Pod's values: ConfigMaps, Secrets and claimed volumes in the reconciler's cache, and its account's
-//! tokens.
+//! Defines the sources of a Pod's values: ConfigMaps, Secrets and claimed volumes in the reconciler's cache, and its
+//! account's tokens.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

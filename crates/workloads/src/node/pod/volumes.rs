@@ -32,14 +32,14 @@ use crate::node::service_account_tokens::TokenSpec;
 use crate::node::supervisor::protocol::{Mount, MountOrigin};
 use crate::node::supervisor::safe_path;
 
-/// What a container's volumes depend on, apart from its declaration.
+/// The settings that a container's volumes depend on, apart from its declaration.
 pub(crate) struct VolumeSettings<'a> {
     pub(crate) sources: &'a dyn ValueSources,
     pub(crate) environment: &'a Environment,
     pub(crate) folders: &'a VisiblePodFolders,
 }
 
-/// Prepares the volumes that this container mounts. Returns what its launcher should mount.
+/// Prepares the volumes that this container mounts. Returns the mounts for its launcher to perform.
 pub(crate) fn prepare_volumes(
     shared: &NodeShared,
     identities: &PodIdentities<'_>,
@@ -70,7 +70,7 @@ pub(crate) fn prepare_volumes(
             source: path.clone(),
             part: PathBuf::new(),
             target: among_others.clone(),
-            // Read-only, so that it cannot be used to bypass a read-only mount.
+            // It is read-only, so that it cannot be used to bypass a read-only mount.
             is_read_only: all.all(is_only_read),
             origin: origin.clone(),
         });
@@ -78,13 +78,14 @@ pub(crate) fn prepare_volumes(
         seen.extend(Path::new(&part).components().filter(|part| matches!(part, Component::Normal(_))));
         let source = mount_path::MountSource { path, part: part.into(), seen, is_read_only, origin };
         mounts.extend(mount_path::place_volume(shared, folders, mount, source)?);
-        // Comes after the requested path, so that an error names that path.
+        // This comes after the requested path, so that an error names that path.
         mounts.extend(whole.filter(|whole| !mounts.contains(whole)));
     }
     Ok(mounts)
 }
 
-/// Creates the requested part of a volume as a folder with the permissions of the whole, unless something is there.
+/// Creates the requested part of a volume as a folder with the permissions of the whole, unless something already
+/// exists there.
 fn make_part(folder: &OwnedFd, part: &str, identities: &PodIdentities<'_>) -> io::Result<()> {
     let reached = safe_path::resolve_beneath(folder, Path::new(part))?;
     let mode = Mode::from_raw_mode(rustix::fs::fstat(folder)?.st_mode);
@@ -190,7 +191,7 @@ fn prepare_volume(
     })
 }
 
-/// What happens to a volume's mode when the Pod's users get access to it.
+/// How a volume's mode changes when the Pod's users get access to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FolderMode {
     ForEverybody,

@@ -1,8 +1,8 @@
 //! Probes whether containers are started, ready and alive. One task per run probes, and every new result triggers the
 //! Pod.
 //!
-//! `probe_result_counter` counts results (no I/O), `probe_client` probes once. **Invariant:** results belong to one run of
-//! one container. The next run starts without results, because the attempt is part of the key.
+//! `probe_result_counter` counts results (without I/O), and `probe_client` probes once. **Invariant:** results belong
+//! to one run of one container. The next run starts without results, because the attempt is part of the key.
 
 mod probe_client;
 mod probe_result_counter;
@@ -36,7 +36,7 @@ pub(crate) struct ProbeResults {
 pub(crate) struct PodHealth(BTreeMap<(String, u32), ProbeResults>);
 
 impl PodHealth {
-    /// Returns a run's results; before the first probe, what Kubernetes assumes.
+    /// Returns a run's results; before the first probe, returns the results that Kubernetes assumes.
     pub(crate) fn results_for(&self, container: &Container, attempt: u32) -> ProbeResults {
         let known = self.0.get(&(container.name.clone(), attempt)).copied();
         known.unwrap_or_else(|| first_results(container))
@@ -51,7 +51,7 @@ fn first_results(container: &Container) -> ProbeResults {
     }
 }
 
-/// Which question a probe answers.
+/// The question that a probe answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ProbeKind {
     Startup,

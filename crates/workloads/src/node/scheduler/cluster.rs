@@ -1,5 +1,5 @@
-//! The state that the scheduler decides from: Nodes, the Pods that are bound to them, and the labels of Namespaces. It
-//! does no I/O.
+//! Collects the state on which the scheduler bases its decisions: Nodes, the Pods that are bound to them, and the
+//! labels of Namespaces. It performs no I/O.
 //!
 //! Finished Pods occupy no Node and are left out. Pods that are being deleted still occupy one.
 
@@ -14,7 +14,7 @@ use crate::controllers::node_affinity::label;
 /// The labels of each Namespace.
 pub(super) type NamespaceLabels = BTreeMap<String, BTreeMap<String, String>>;
 
-/// What the scheduler sees of the cluster.
+/// The scheduler's view of the cluster.
 #[derive(Debug, Default)]
 pub(super) struct ClusterState {
     pub(super) nodes: Vec<Arc<Node>>,

@@ -1,5 +1,5 @@
-//! A scheduler for the Nodes of this machine: binds unbound Pods to the Node that suits them best, or reports why none
-//! does.
+//! Implements a scheduler for the Nodes on this machine: binds unbound Pods to the Node that suits them best, or
+//! reports why none does.
 //!
 //! It respects node selectors, affinity, taints, topology spread constraints, a Node's `spec.unschedulable`, volume
 //! claims (and creates the ephemeral ones), scheduling gates and `schedulerName`. The decisions are in `node_fit`. It
@@ -30,7 +30,7 @@ use super::{NodeShared, storage};
 /// How often to recheck a Pod that fits nowhere, apart from when the Node or one of the Pod's claims changes.
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// The Nodes of Pods that were placed but do not show up there yet, by the uid of the Pod.
+/// The Nodes of Pods that were placed but do not appear there yet, by the uid of the Pod.
 type Placements = Mutex<BTreeMap<String, String>>;
 
 /// Binds Pods to the Nodes with these names.
@@ -81,14 +81,14 @@ fn lock(placements: &Placements) -> std::sync::MutexGuard<'_, BTreeMap<String, S
     placements.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Chooses a Node and remembers the choice until the cache shows it, or says why none fits.
+/// Chooses a Node and remembers the choice until the cache shows it, or returns why none fits.
 fn place(
     pod: &Pod,
     names: &[String],
     cx: &Context<Pod>,
     placements: &Placements,
 ) -> Result<std::result::Result<String, String>, Error> {
-    // Held from the reading to the choice, so that no two Pods are placed without counting each other.
+    // This is held from the read until the choice, so that no two Pods are placed without counting each other.
     let mut placements = lock(placements);
     let pods = cx.list::<Pod>()?;
     let bound_node = |pod: &Pod| pod.spec.as_ref()?.node_name.clone().filter(|name| !name.is_empty());
@@ -177,7 +177,7 @@ fn report_unschedulable(pod: &Pod, cx: &Context<Pod>, message: &str) {
     cx.replace_status(&status);
 }
 
-/// Binds the Pod. Returns whether it was still there and unbound.
+/// Binds the Pod. Returns whether it still existed and was unbound.
 async fn bind(pod: &Pod, cx: &Context<Pod>, node: &str) -> Result<bool> {
     let (name, namespace) = (cx.key().name(), cx.key().namespace());
     let pods: Api<Pod> = Api::namespaced(cx.client().clone(), namespace);

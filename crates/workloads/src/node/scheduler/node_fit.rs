@@ -1,4 +1,4 @@
-//! Chooses the Node for a Pod, or says why none fits, with kube-scheduler's wording. Pure.
+//! Chooses the Node for a Pod, or explains why none fits, with kube-scheduler's wording. This module is pure.
 //!
 //! The checks run in kube-scheduler's order, and the first one that fails is the reason. Preferences decide among the
 //! Nodes that fit, one after the other: taints, affinity, spreading, and finally the number of Pods.
@@ -18,7 +18,7 @@ const TAINTED: Misfit = Misfit::permanent("node(s) had untolerated taint(s)");
 const NO_NODE_AFFINITY: Misfit = Misfit::permanent("node(s) didn't match Pod's node affinity/selector");
 const UNREGISTERED: Misfit = Misfit::permanent("node(s) were not registered yet");
 
-/// Why a Pod does not fit a Node.
+/// The reason a Pod does not fit a Node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Misfit {
     reason: &'static str,
@@ -67,7 +67,7 @@ pub(super) fn choose_node(pod: &Pod, cluster: &ClusterState, missing: usize) -> 
     best.map(|index| node_name(&cluster.nodes[index]).to_owned()).ok_or_else(|| describe(spec, &misfits))
 }
 
-/// Returns why the Pod does not fit the Node by itself, regardless of what else runs.
+/// Returns why the Pod does not fit the Node by itself, regardless of other Pods.
 fn node_misfit(spec: &PodSpec, node: &Node) -> Option<Misfit> {
     if is_closed(spec, node) {
         Some(UNSCHEDULABLE)
@@ -110,14 +110,14 @@ fn describe(spec: &PodSpec, misfits: &[Misfit]) -> String {
     format!("0/{nodes} nodes are available{after} {}", describe_preemption(spec, misfits))
 }
 
-/// Describes why no Node fits for a reason that lies in the Pod alone.
+/// Describes why no Node fits for a reason that concerns only the Pod.
 pub(super) fn describe_for_all(spec: &PodSpec, nodes: usize, reason: &str) -> String {
     let misfits = vec![Misfit::permanent(""); nodes];
     format!("0/{nodes} nodes are available: {reason}. {}", describe_preemption(spec, &misfits))
 }
 
 /// Describes why no other Pod is preempted for this one. There is no preemption here; the wording is kube-scheduler's
-/// for when it finds no Pod of a lower priority.
+/// for when it finds no Pod with a lower priority.
 fn describe_preemption(spec: &PodSpec, misfits: &[Misfit]) -> String {
     if spec.preemption_policy.as_deref() == Some("Never") {
         return "no new claims to deallocate, preemption: not eligible due to preemptionPolicy=Never."

@@ -1,7 +1,8 @@
-//! Affinity and anti-affinity between Pods: near which Pods a Pod must run, and near which it must not. Pure.
+//! Evaluates affinity and anti-affinity between Pods: near which Pods a Pod must run, and near which it must not. This
+//! module is pure.
 //!
 //! Two Pods are near each other if their Nodes have the same value of the term's topology label. The anti-affinity of
-//! Pods that already run also counts.
+//! running Pods also counts.
 
 use homeostat_core::selector::LabelSelector;
 use k8s_openapi::api::core::v1::{
@@ -98,7 +99,7 @@ impl<'a> AffinityRules<'a> {
         Self { pod, cluster, near, apart, refused_at }
     }
 
-    /// Returns why the Pod may not run on this Node; `None` if it may.
+    /// Returns why the Pod cannot run on this Node; `None` if it can.
     pub(super) fn misfit(&self, node: &Node) -> Option<Misfit> {
         if !self.is_near(node) {
             return Some(NO_AFFINITY);

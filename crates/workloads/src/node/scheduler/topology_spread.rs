@@ -1,5 +1,5 @@
-//! Topology spread constraints: how unevenly the Pods of a selector may be spread over the values of a Node label.
-//! Pure.
+//! Evaluates topology spread constraints: how unevenly the Pods of a selector may be spread over the values of a Node
+//! label. This module is pure.
 //!
 //! Constraints with `DoNotSchedule` exclude Nodes; those with `ScheduleAnyway` only express a preference.
 
@@ -45,7 +45,7 @@ impl<'a> SpreadRules<'a> {
         Self(meant.iter().map(|one| count(one, pod, spec, &nodes, cluster)).collect())
     }
 
-    /// Returns why the Pod may not run on this Node; `None` if it may.
+    /// Returns why the Pod cannot run on this Node; `None` if it can.
     pub(super) fn misfit(&self, node: &Node) -> Option<Misfit> {
         self.0.iter().find_map(|rule| match label(node, rule.topology) {
             None => Some(NO_LABEL),
@@ -119,7 +119,7 @@ mod tests {
     use super::super::cluster::tests::{cluster, pod};
     use super::*;
 
-    /// Checks on which Nodes a Pod of `web` with this constraint may run.
+    /// Checks on which Nodes a `web` Pod with this constraint may run.
     #[track_caller]
     #[expect(clippy::needless_pass_by_value, reason = "rows read better with literals")]
     fn check(more: Value, others: &str, expected: &str) {

@@ -1,7 +1,7 @@
 //! Binds claims to a suitable volume, or to a new folder.
 //!
-//! Every step is a write that the next reconcile finds done: first the volume is created or taken for the claim, then
-//! the claim names it, then its status says so. After a crash in between, the next reconcile continues.
+//! Every step is a write that the next reconcile finds completed: first the volume is created or taken for the claim,
+//! then the claim names it, then its status says so. After a crash in between, the next reconcile continues.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -74,7 +74,7 @@ fn describe_external(class: &StorageClass) -> String {
     )
 }
 
-/// Reports that the claim waits, and for what.
+/// Reports that the claim is waiting, and for what.
 fn report_waiting(
     claim: &PersistentVolumeClaim,
     cx: &Context<PersistentVolumeClaim>,
@@ -125,7 +125,7 @@ async fn bind_named_volume(
     Ok(Action::await_change())
 }
 
-/// Takes the volume for the claim, unless it has changed in the meantime.
+/// Reserves the volume for the claim, unless it has changed in the meantime.
 async fn take_volume(
     claim: &PersistentVolumeClaim,
     volume: &PersistentVolume,

@@ -1,4 +1,4 @@
-//! Storage for claims: each PersistentVolumeClaim gets a folder on the node.
+//! Provides storage for claims: each PersistentVolumeClaim gets a folder on the node.
 //!
 //! The node creates a StorageClass whose volumes are folders below its own folder, and makes it the default class if
 //! there is none. `claim_controller` binds claims to an existing volume or to a new one. `volume_controller` writes the

@@ -1,5 +1,5 @@
 //! Decides which volume suits a claim: one that is free, large enough, selected, and has the right class, mode and
-//! access modes. Pure.
+//! access modes. This module is pure.
 
 use std::sync::Arc;
 

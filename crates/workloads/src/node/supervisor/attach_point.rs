@@ -1,4 +1,4 @@
-//! Where clients attach to a container: its input, and a copy of its output from that point on.
+//! Lets clients attach to a container: to its input, and a copy of its output from that point on.
 //!
 //! **Invariant:** a client that does not read never delays the container or its log: it misses output instead. For
 //! clients, the output ends when the run does.
@@ -44,7 +44,7 @@ impl AttachPoint {
         Self { copies: broadcast::Sender::new(CHUNKS_MAX), streams, input, terminal }
     }
 
-    /// Returns the channel to copy the output to.
+    /// Returns the channel that the output is copied to.
     pub(super) fn copies(&self) -> OutputCopies {
         self.copies.clone()
     }

@@ -79,13 +79,13 @@ pub(super) async fn start<'a>(
     let words = send_order(socket, &order, spawned.pid)
         .await
         .map_err(|error| format!("cannot communicate with the launcher: {error}"))?;
-    // The process has its own copies now, and alone decides when its streams end.
+    // The process has its own copies now, and is the only one to decide when its streams end.
     drop(ends);
     let SpawnedProcess { mut child, pid, awaited } = spawned;
     if words.is_empty() {
         return Ok(StartedProcess { child, pid, io, awaited });
     }
-    // It has reported its failure and is about to end.
+    // It has reported its failure and is about to exit.
     let _ = child.wait().await;
     Err(words)
 }
@@ -115,7 +115,7 @@ fn spawn<'a>(
     ours.set_nonblocking(true)?;
     let mut command = Command::new(system::this_program()?);
     command.arg0(LAUNCH).arg(LAUNCH).env_clear().kill_on_drop(true);
-    // Registered from the start, before it gets its order.
+    // The process is registered from the start, before it gets its order.
     command.env(NODE_VARIABLE, process_tag::name_of_node(supervisor.layout.root())).env(RUN_VARIABLE, run);
     command.stdin(OwnedFd::from(theirs)).stdout(ends.output.try_clone()?).stderr(ends.errors.try_clone()?);
     let child = command.spawn()?;
@@ -156,7 +156,7 @@ fn set_up_namespace(pid: i32, ranges: &[IdRange]) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns how the process ended.
+/// Returns how the process exited.
 pub(super) fn exit_of(status: &io::Result<std::process::ExitStatus>) -> RunExit {
     use std::os::unix::process::ExitStatusExt as _;
     match status {

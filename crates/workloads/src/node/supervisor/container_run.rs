@@ -1,4 +1,4 @@
-//! One container run from start to end: starts, watches, stops, kills and records it.
+//! Manages one container run from start to finish: starts, watches, stops, kills and records it.
 
 use std::fs;
 use std::pin::pin;
@@ -27,7 +27,7 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 /// How long a postStart hook may take. Kubernetes waits forever; here the container would never be reported as running.
 const AFTER_START_LIMIT: Duration = Duration::from_secs(300);
 
-/// When the process must be gone; `None` while it may run.
+/// The time by which the process must be gone; `None` while it may run.
 pub(super) type StopDeadline = Option<Instant>;
 
 /// Returns the name by which a container's processes are marked.
@@ -35,7 +35,7 @@ pub(super) fn run_name(id: &ContainerKey) -> String {
     format!("{}/{}", id.pod, id.container)
 }
 
-/// Runs the container to its end. The supervisor's table shows its state.
+/// Runs the container to completion. The supervisor's table shows its state.
 pub(super) async fn run(
     supervisor: Arc<ProcessSupervisor>,
     launch: ContainerLaunch,
@@ -100,7 +100,7 @@ fn drop_old_logs(supervisor: &ProcessSupervisor, launch: &ContainerLaunch) {
 }
 
 impl RunningContainer<'_> {
-    /// Runs hooks, waits for the exit or a stop, and ends what is left behind.
+    /// Runs hooks, waits for the exit or a stop, and stops any remaining processes.
     async fn run_to_end(
         mut self,
         supervisor: &ProcessSupervisor,
@@ -118,7 +118,7 @@ impl RunningContainer<'_> {
             supervisor.set_state(&id, RunState::Running { pid: self.pid, started_ticks, started_at });
             self.wait_for_exit(supervisor, before_stop.map(beside), &mut stop).await
         };
-        // Kills children that did not end with the command. Their group ID cannot have been reused yet: the kernel
+        // Kills children that did not exit with the command. Their group ID cannot have been reused yet: the kernel
         // assigns all other numbers first.
         signal_group(self.pid, Signal::KILL);
         drop(self.awaited);
@@ -141,7 +141,7 @@ impl RunningContainer<'_> {
         let executed = tokio::select! {
             executed = hook.run(supervisor, AFTER_START_LIMIT) => executed,
             status = self.child.wait() => return Some(exit_of(&status)),
-            // Marked as unseen, so that the stop is handled next.
+            // The change is marked as unseen, so that the stop is handled next.
             Ok(()) = stop.changed() => {
                 stop.mark_changed();
                 return None;

@@ -1,7 +1,7 @@
-//! Changes this process to a container's user, with the rights it should have and no others.
+//! Changes this process to a container's user, with exactly the permissions it should have.
 //!
-//! The process has one thread, so its credentials are those of the thread. **Invariant:** all other rights are given up
-//! permanently before the command runs, in an order in which every step still has the rights it needs.
+//! The process has one thread, so its credentials are those of the thread. **Invariant:** all other permissions are
+//! given up permanently before the command runs, in an order in which every step still has the permissions it needs.
 
 use std::io::{self, Read, Write};
 
@@ -12,7 +12,7 @@ use super::join_container::ContainerNamespaces;
 use super::protocol::{ProcessCapabilities, ProcessSpec};
 use super::{NAMESPACE_IS_SET_UP, NAMESPACE_MADE};
 
-/// The maximum number of capabilities; a kernel with fewer says so.
+/// The maximum number of capabilities; a kernel with fewer reports that.
 const CAPABILITIES: u32 = 64;
 
 /// Becomes the container's user permanently. The supervisor, at the other end of the socket, sets up the user
@@ -29,7 +29,7 @@ pub(super) fn become_user_of(process: &ProcessSpec, container: &ContainerNamespa
     if process.ranges.is_empty() {
         return give_up_rights(process, change_user);
     }
-    // The container's processes may hold every right in its namespace, so this process enters it as their user. It
+    // The container's processes may hold every capability in its namespace, so this process enters it as their user. It
     // keeps its capabilities only for that step.
     rustix::thread::set_keep_capabilities(true)?;
     change_user_outside(process)?;
@@ -40,7 +40,7 @@ pub(super) fn become_user_of(process: &ProcessSpec, container: &ContainerNamespa
     give_up_rights(process, |_| Ok(()))
 }
 
-/// Gives up all rights that the container may not have, and changes the user in between.
+/// Gives up all permissions that the container must not have, and changes the user along the way.
 fn give_up_rights(
     process: &ProcessSpec,
     change_user: impl FnOnce(&ProcessSpec) -> io::Result<()>,
@@ -131,7 +131,8 @@ fn keep_capabilities(rights: &ProcessCapabilities) -> io::Result<()> {
     Ok(())
 }
 
-/// Runs `act` with the rights of the container's user on the machine, then changes back. Only root can change its user.
+/// Runs `act` with the permissions of the container's user on the machine, then changes back. Only root can change its
+/// user.
 pub(super) fn as_user<T>(process: &ProcessSpec, act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
     let (own_user, own_group) = (rustix::process::getuid(), rustix::process::getgid());

@@ -1,4 +1,4 @@
-//! Paths on the machine that a Pod asks for (`hostPath`): creates or checks them as their type requires.
+//! Creates or checks the paths on the machine that a Pod requests (`hostPath`), as their type requires.
 //!
 //! The launcher does all of this as the container's user. **Invariant:** a Pod reaches, creates and sees only those
 //! files on the machine that its user may access, even if the node is root.

@@ -1,8 +1,8 @@
 //! Enters the namespaces of a running container, to run a command in it.
 //!
-//! **Invariant:** the launcher never has more rights in a namespace of the container than the container itself: it
-//! becomes the container's user before it enters the user namespace, where processes of the container might hold rights
-//! over it. It cannot be traced while it still has the node's rights (see `credentials`).
+//! **Invariant:** the launcher never has more capabilities in one of the container's namespaces than the container
+//! itself: it becomes the container's user before it enters the user namespace, where the container's processes might
+//! have control over it. It cannot be traced while it still has the node's permissions (see `credentials`).
 
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -42,15 +42,15 @@ impl ContainerNamespaces {
             Ok::<_, io::Error>(theirs != rustix::fs::readlink(format!("/proc/self/{name}"), Vec::new())?)
         };
         let (has_own_mounts, has_own_users) = (is_own("ns/mnt")?, is_own("ns/user")?);
-        // Checked last, so that the pid is known to have belonged to this process all along.
+        // This is checked last, so that the pid is known to have belonged to this process all along.
         if started_ticks(target.pid) != Some(target.started_ticks) {
             return Err(gone());
         }
         Ok(Self { process, root, has_own_mounts, has_own_users })
     }
 
-    /// Enters the container's view of the files. Without root's rights this includes the user namespace, which then
-    /// belongs to the node's own user.
+    /// Enters the container's view of the files. Without root's permissions this includes the user namespace, which
+    /// then belongs to the node's own user.
     pub(super) fn enter_mounts(&self) -> io::Result<()> {
         let mut spaces = ThreadNameSpaceType::empty();
         if self.has_own_mounts {

@@ -1,6 +1,6 @@
-//! The launcher: the process that prepares itself as the container requires, and then becomes the command.
+//! The launcher is the process that prepares itself as the container requires, and then becomes the command.
 //!
-//! It reads its order from stdin, one line, and answers on the same socket: it closes the socket silently when the
+//! It reads its order as one line from stdin, and responds on the same socket: it closes the socket silently when the
 //! command runs, and otherwise sends an error message. In between it may report that it is in a user namespace, which
 //! the supervisor then sets up. **Invariant:** the launcher dies with its supervisor, and so does the command
 //! (`PR_SET_PDEATHSIG` survives the exec). The command's children do not; the guard kills them.
@@ -21,10 +21,10 @@ use super::join_container::ContainerNamespaces;
 use super::protocol::{JoinTarget, ProcessSpec};
 use super::{credentials, mount, system};
 
-/// The exit code of a failed launch. It is never shown: the message counts.
+/// The exit code of a failed launch. It is never shown, because only the message matters.
 const FAILED: u8 = 128;
 
-/// What the supervisor writes to the launcher.
+/// The order that the supervisor writes to the launcher.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct LaunchOrder {
     pub(super) process: ProcessSpec,
@@ -42,7 +42,7 @@ pub(super) struct LaunchOrder {
     pub(super) joined: Option<JoinTarget>,
 }
 
-/// Becomes the command, or reports why it cannot.
+/// Becomes the command, or reports why that is impossible.
 pub(super) fn main() -> ExitCode {
     let Ok(mut answer) = answer_socket() else { return ExitCode::from(FAILED) };
     let mut text = String::new();
@@ -56,7 +56,7 @@ pub(super) fn main() -> ExitCode {
     ExitCode::from(FAILED)
 }
 
-/// Returns a second handle for stdin, which the exec closes.
+/// Returns a second handle for stdin, which exec closes.
 fn answer_socket() -> io::Result<File> {
     /// The first descriptor after stdin, stdout and stderr.
     const FIRST_FREE: i32 = 3;
@@ -121,7 +121,7 @@ fn open_input(order: &LaunchOrder) -> io::Result<Stdio> {
     })
 }
 
-/// Enters the container's view of the files: creates it, or joins that of a running container.
+/// Enters the container's view of the files: creates it, or joins that of a running one.
 fn enter_files(order: &LaunchOrder) -> io::Result<Option<ContainerNamespaces>> {
     let Some(target) = &order.joined else {
         mount::mount_all(&order.process)?;
@@ -183,7 +183,8 @@ impl OpenedProgram {
     fn open(path: &Path) -> io::Result<Self> {
         let mut start = [0; 2];
         let is_script = File::open(path)?.read_exact(&mut start).is_ok() && start == *b"#!";
-        // Not closed on exec, because a script's interpreter reopens the script through this descriptor.
+        // The descriptor is not closed on exec, because a script's interpreter reopens the script through this
+        // descriptor.
         let flags = if is_script { OFlags::empty() } else { OFlags::CLOEXEC };
         let file = rustix::fs::open(path, flags | OFlags::RDONLY, Mode::empty())?;
         Ok(Self { path: format!("/proc/self/fd/{}", file.as_raw_fd()).into(), _file: file })
@@ -214,8 +215,8 @@ fn set_limits(order: &LaunchOrder) -> io::Result<()> {
     let open_files = Rlimit { current: Some(order.open_files), ..files };
     rustix::process::setrlimit(Resource::Nofile, open_files)?;
     if let Some(bytes) = order.process.memory_bytes {
-        // Private writable memory. A limit on address space (RLIMIT_AS) would stop programs that merely reserve a lot
-        // of it.
+        // This limits private writable memory. A limit on address space (RLIMIT_AS) would stop programs that merely
+        // reserve a lot of it.
         let data = Rlimit { current: Some(bytes), maximum: Some(bytes) };
         rustix::process::setrlimit(Resource::Data, data)?;
     }

@@ -1,9 +1,8 @@
 //! Writes a container's output line by line with timestamps, in the format of container runtimes: `TIME stdout F text`.
 //!
 //! stdout and stderr share one pipe, so that lines keep the order in which they were written; both are labelled
-//! `stdout`.
-//! **Invariant:** one run never fills more than two files of [`FILE_BYTES_MAX`]: a full file is rotated, and the one
-//! before it is dropped.
+//! `stdout`. **Invariant:** one run never fills more than two files of [`FILE_BYTES_MAX`]: a full file is rotated, and
+//! the previous one is dropped.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};

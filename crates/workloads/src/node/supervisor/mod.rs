@@ -1,13 +1,13 @@
-//! The process supervisor: the parent of every container, so that containers, their logs and their exit codes survive
+//! The process supervisor is the parent of every container, so that containers, their logs and their exit codes survive
 //! the server, and the next server finds them again.
 //!
 //! One supervisor serves one node folder. It is this same program, started with a special first argument
 //! ([`run_node_helper`]). It starts each container through a launcher, which is also this program and then becomes the
 //! command. The supervisor's own parent is a `supervisor_guard`, again this program.
 //!
-//! **Invariants:** a container ends with all its processes, and dies with its supervisor. A supervisor whose node stays
-//! away for longer than allowed ends its containers and itself. Nothing therefore runs forever, no matter which process
-//! is killed; only if supervisor and guard are killed together are processes left to the next supervisor.
+//! **Invariants:** a container stops together with all its processes, and dies with its supervisor. A supervisor whose
+//! node stays away for longer than allowed stops its containers and itself. Nothing therefore runs forever, no matter
+//! which process is killed; only if supervisor and guard are killed together are processes left to the next supervisor.
 
 mod attach_point;
 mod child_process;
@@ -67,13 +67,13 @@ const GUARD_ALONE: &str = "homeostat-node-guard-alone";
 const SUPERVISE: &str = "homeostat-node-supervisor";
 /// The first argument of a launcher.
 const LAUNCH: &str = "homeostat-node-launch";
-/// A variable of every process of a node: a name for the node that does not reveal its folder.
+/// An environment variable of every process on a node: a name for the node that does not reveal its folder.
 const NODE_VARIABLE: &str = "HOMEOSTAT_NODE";
-/// A variable of every process of a container: the run it belongs to.
+/// An environment variable of every process in a container: the run it belongs to.
 const RUN_VARIABLE: &str = "HOMEOSTAT_RUN";
 
-/// The byte with which a launcher reports its user namespace, and the answer once it is set up. No message starts with
-/// it.
+/// The byte with which a launcher reports its user namespace, and the response once it is set up. No message starts
+/// with it.
 const NAMESPACE_MADE: u8 = 1;
 const NAMESPACE_IS_SET_UP: u8 = 2;
 
@@ -88,7 +88,7 @@ pub(crate) fn records(layout: &node_layout::NodeLayout) -> Vec<protocol::Contain
     run_records::load_all(layout)
 }
 
-/// Ends the processes of a node in this folder whose supervisor and guard are gone because they were killed together
+/// Stops the processes of a node in this folder whose supervisor and guard are gone because they were killed together
 /// with the server. Returns false if a supervisor is running there, because it takes care of them. Leaves the folder
 /// unchanged.
 pub async fn end_leftover_processes(folder: &Path) -> bool {
@@ -117,7 +117,8 @@ pub fn run_node_helper() -> Option<ExitCode> {
     }
 }
 
-/// Returns whether this process was started as a supervisor but did not act as one. If so, it must not start another.
+/// Returns whether this process was started as a supervisor but did not act as one. If so, it must not start another
+/// supervisor.
 pub(crate) fn was_started_as_helper() -> bool {
     let words = [GUARD, GUARD_ALONE, SUPERVISE, LAUNCH];
     std::env::args_os().nth(1).is_some_and(|first| words.iter().any(|word| first == *word))

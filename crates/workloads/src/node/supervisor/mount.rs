@@ -1,13 +1,13 @@
-//! Mounts volumes at the paths that a container asks for, in its own mount namespace.
+//! Mounts volumes at the paths that a container requests, in its own mount namespace.
 //!
 //! The volume covers an existing path. A path that does not exist is created without touching the host: a small
 //! in-memory file system covers the deepest existing folder, its entries lead to the originals, and the path is created
 //! there. For the root folder this is a new root. **Invariants:** the host's mounts and folders never change; only the
-//! container's processes see the mounts, which end with them. Paths are created only in our own mounts, which are
+//! container's processes see the mounts, which disappear with them. Paths are created only in our own mounts, which are
 //! recognized by ID and not by name, and never through a link in a volume.
 //!
 //! All sources are opened before the first mount that may cover them: first the Pod's own; then hidden paths are
-//! covered; then the machine's, which therefore show nothing hidden. Needs Linux 5.8 or later.
+//! covered; then the machine's, which therefore do not show anything hidden. This needs Linux 5.8 or later.
 
 use std::ffi::{CStr, OsString};
 use std::fs;
@@ -33,7 +33,7 @@ use super::safe_path::{self, FinalLink, ResolvedPath};
 const ENTRIES_MAX: usize = 4096;
 /// The mode of a file that serves as a mount point.
 const PLAIN: Mode = Mode::from_raw_mode(0o644);
-/// Folders of which containers always see a mirror.
+/// Folders that containers always see as a mirror.
 const ALWAYS_MIRRORED: [&str; 2] = ["/dev", "/run"];
 
 /// Creates the mounts; afterwards this process sees them.
@@ -66,7 +66,7 @@ pub(super) fn mount_all(process: &ProcessSpec) -> io::Result<()> {
             .make_machine_read_only()
             .map_err(with_context("cannot make the machine's files read-only".to_owned()))?;
     }
-    // Outer paths first, so that inner ones are mounted on top.
+    // Outer paths come first, so that inner ones are mounted on top.
     volumes.sort_by_key(|volume| volume.mount.target.components().count());
     maker.attach_volumes(&volumes)?;
     if process.view.is_read_only {
@@ -97,7 +97,8 @@ fn enter_namespace() -> io::Result<()> {
         // In a user namespace with one user, the process could not change to a different one.
         rustix::thread::unshare(UnshareFlags::NEWNS)?;
     } else {
-        // Created even if it is not needed for mounting, because it keeps the container away from the node's processes.
+        // It is created even if it is not needed for mounting, because it keeps the container away from the node's
+        // processes.
         let (user, group) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
         rustix::thread::unshare(UnshareFlags::NEWUSER | UnshareFlags::NEWNS)?;
         fs::write("/proc/self/setgroups", "deny")?;
@@ -148,7 +149,7 @@ fn show_own_processes() {
     let _ = made();
 }
 
-/// Opens what should be mounted; opens the machine's files as the container's user.
+/// Opens the source of a mount; the machine's files are opened as the container's user.
 fn open_source(mount: &Mount, process: &ProcessSpec) -> io::Result<OwnedFd> {
     match &mount.origin {
         MountOrigin::Machine(kind) => as_user(process, || host_path::open(&mount.source, kind, &mount.part)),
@@ -204,7 +205,7 @@ fn memory_file_system(like: &OwnedFd) -> io::Result<OwnedFd> {
     let attributes = MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOSUID;
     let tree = rustix::mount::fsmount(&system, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?;
     let (user, group) = (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid));
-    // Without rights there are no other users here.
+    // Without permissions there are no other users here.
     let _ = rustix::fs::chownat(&tree, c"", Some(user), Some(group), AtFlags::EMPTY_PATH);
     Ok(tree)
 }
@@ -251,7 +252,7 @@ impl MountBuilder {
         for volume in volumes {
             self.attach_volume(volume).map_err(mount_context(volume.mount))?;
         }
-        // Done last, because paths inside other volumes may have to be created.
+        // This is done last, because paths inside other volumes may have to be created.
         for volume in volumes.iter().filter(|volume| volume.mount.is_read_only) {
             self.make_read_only(&volume.tree).map_err(mount_context(volume.mount))?;
         }
@@ -268,8 +269,8 @@ impl MountBuilder {
         if volume.mount.origin == MountOrigin::Pod {
             self.volumes.push(mount_and_inode(&volume.tree)?.0);
         } else if volume.mount.is_read_only {
-            // A folder of the host: mounts inside it are created in a mirror of it, whose entries are as restricted as
-            // the folder.
+            // This is a folder of the host: mounts inside it are created in a mirror of it, whose entries are as
+            // restricted as the folder.
             self.make_read_only(&volume.tree)?;
         }
         Ok(())
@@ -328,7 +329,7 @@ impl MountBuilder {
         Ok(tree)
     }
 
-    /// Makes all mounts of the machine so far read-only, except those that do not hold files.
+    /// Makes all of the machine's existing mounts read-only, except those that do not hold files.
     fn make_machine_read_only(&self) -> io::Result<()> {
         /// The kernel's own file systems, where devices and processes are used by writing to them.
         const KERNELS: [&str; 3] = ["/proc", "/sys", "/dev"];
@@ -336,7 +337,7 @@ impl MountBuilder {
         let points = table.lines().filter_map(|line| line.split(' ').nth(4)).map(unescaped);
         for point in points.filter(|point| !KERNELS.iter().any(|kernels| point.starts_with(kernels))) {
             match safe_path::open_path(&point, FinalLink::Refuse) {
-                // Covered by another mount, or closed to this user, so the container cannot write there.
+                // The path is covered by another mount, or closed to this user, so the container cannot write there.
                 Err(_) => {}
                 Ok(tree) => self.make_read_only(&tree)?,
             }
@@ -355,8 +356,7 @@ impl MountBuilder {
         Ok(())
     }
 
-    /// Makes a mount read-only. Keeps the restrictions the file system already has: lifting them is not permitted
-    /// without rights.
+    /// Makes a mount read-only. Keeps the restrictions the file system already has: lifting them requires permissions.
     fn make_read_only(&self, tree: &OwnedFd) -> io::Result<()> {
         let held = rustix::fs::fstatvfs(tree)?.f_flag;
         let mut flags = MountFlags::BIND | MountFlags::RDONLY;
@@ -396,7 +396,7 @@ fn file_type(folder: &OwnedFd, name: &CStr) -> io::Result<FileType> {
     Ok(FileType::from_raw_mode(stat.st_mode))
 }
 
-/// Shows an entry of the host in a different folder.
+/// Shows one of the host's entries in a different folder.
 fn show_entry(folder: &OwnedFd, entry: &DirEntry, mirror: &OwnedFd) -> io::Result<()> {
     let name = entry.file_name();
     let kind = match entry.file_type() {

@@ -1,4 +1,4 @@
-//! The layout of the node's folder.
+//! Defines the layout of the node's folder.
 //!
 //! ```text
 //! keeper.lock keeper-3.sock               the supervisor's; named as in earlier releases, so that one that still runs is found
@@ -35,8 +35,8 @@ impl NodeLayout {
         self.0.join("keeper.lock")
     }
 
-    /// Returns the socket's name, which contains the protocol's version. A supervisor of a different release, which
-    /// would ignore what it does not know, is therefore not found, and the new one waits until it has ended.
+    /// Returns the socket's name, which contains the protocol's version. A supervisor from a different release, which
+    /// would ignore requests that it does not know, is therefore not found, and the new one waits until it has exited.
     pub(crate) fn socket_name() -> &'static str {
         "keeper-3.sock"
     }

@@ -1,4 +1,5 @@
-//! What the kernel reports about processes (start times, children, sessions), and signals to process groups.
+//! Reads what the kernel reports about processes (start times, children, sessions), and sends signals to process
+//! groups.
 
 use std::fs;
 use std::path::Path;

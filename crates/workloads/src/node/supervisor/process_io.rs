@@ -1,4 +1,4 @@
-//! The input and output of a process: pipes, or a terminal.
+//! Creates the input and output of a process: pipes, or a terminal.
 //!
 //! A terminal's other end is its master, which reads and writes for all three streams. When the master is closed, the
 //! kernel hangs up: the process and its group get SIGHUP.
@@ -133,7 +133,7 @@ impl Terminal {
     }
 }
 
-/// Where a process's input is written.
+/// The end to which a process's input is written.
 pub(super) enum InputWriter {
     Pipe(pipe::Sender),
     Terminal(Arc<Terminal>),
@@ -148,7 +148,7 @@ impl InputWriter {
     }
 }
 
-/// Where a process's output is read.
+/// The end from which a process's output is read.
 pub(super) enum OutputReader {
     Pipe(pipe::Receiver),
     Terminal(Arc<Terminal>),

@@ -1,4 +1,4 @@
-//! The state of a supervisor: all its runs, and the operations on them.
+//! Holds the state of a supervisor: all its runs, and the operations on them.
 //!
 //! **Invariant:** every change is first stored on disk and then sent to the node, under one lock, so that a node that
 //! connects gets the whole state and then every later change.
@@ -30,7 +30,7 @@ use crate::node::remove_folder;
 /// whole state when it reconnects.
 const UNSENT_EVENTS_MAX: usize = 8192;
 
-/// The maximum grace period: longer than anyone waits, and within what the clock can represent.
+/// The maximum grace period: longer than anyone waits, and within the range of the clock.
 const GRACE_MAX: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 /// The supervisor's state.
@@ -57,9 +57,9 @@ struct RunEntry {
     runs: ContainerRuns,
     stop: watch::Sender<StopDeadline>,
     is_forgotten: bool,
-    /// How its process was started; `None` for a process of an earlier supervisor, which has ended.
+    /// How its process was started; `None` for an earlier supervisor's process, which has exited.
     process: Option<ProcessSpec>,
-    /// Where clients attach, while it runs.
+    /// The point at which clients attach while it runs.
     attach_point: Option<AttachPoint>,
 }
 
@@ -101,7 +101,7 @@ impl ProcessSupervisor {
         receiver
     }
 
-    /// Handles any request from the node except the one to end.
+    /// Handles any request from the node except the one to shut down.
     pub(super) fn handle_request(self: &Arc<Self>, request: SupervisorRequest) {
         match request {
             SupervisorRequest::Start(launch) => self.start(*launch),
@@ -226,7 +226,7 @@ impl ProcessSupervisor {
         }
     }
 
-    /// Returns how a container was started, if it is running and has not been asked to end.
+    /// Returns how a container was started, if it is running and has not been asked to stop.
     pub(super) fn running_container(&self, id: &ContainerKey) -> Option<RunningProcess> {
         let table = self.lock();
         let entry = table.entries.get(id).filter(|entry| !entry.is_forgotten)?;
@@ -253,12 +253,12 @@ impl ProcessSupervisor {
         self.started.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns whether containers are ending because the supervisor is.
+    /// Returns whether containers are being stopped because the supervisor is shutting down.
     pub(super) fn is_ending(&self) -> bool {
         self.is_ending.load(Ordering::Relaxed)
     }
 
-    /// Ends all containers and waits for them.
+    /// Stops all containers and waits for them.
     pub(super) async fn stop_all(&self, grace: Duration) {
         self.is_ending.store(true, Ordering::Relaxed);
         for entry in self.lock().entries.values() {

@@ -1,4 +1,4 @@
-//! The process tag: a number that every process of a container carries from its start to its end.
+//! The process tag is a number that every process of a container carries throughout its life.
 //!
 //! It is stored in a resource limit that has had no effect since Linux 2.4 (`RLIMIT_LOCKS`). Children inherit it, an
 //! exec keeps it, a new session or an empty environment does not change it, and only root can raise it again. The upper

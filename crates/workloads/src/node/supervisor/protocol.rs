@@ -1,8 +1,8 @@
-//! The protocol between a node and its supervisor: one JSON value per line, over a socket in the node's folder.
+//! Defines the protocol between a node and its supervisor: one JSON value per line, over a socket in the node's folder.
 //!
 //! **Invariant:** every request may be repeated. A start names its attempt, and an attempt is started only once. A node
-//! that lost its connection or was restarted can therefore ask again and gets the state it asked for, never a second
-//! process.
+//! that lost its connection or was restarted can therefore repeat a request and gets the requested state, never a
+//! second process.
 
 use std::path::PathBuf;
 
@@ -37,14 +37,14 @@ pub(crate) struct ProcessSpec {
     pub(crate) group: Option<u32>,
     /// Its supplementary groups.
     pub(crate) groups: Vec<u32>,
-    /// What its user namespace maps; empty if it has none.
+    /// The mappings of its user namespace; empty if it has none.
     pub(crate) ranges: Vec<IdRange>,
     pub(crate) rights: ProcessCapabilities,
     /// The memory limit of each process of the container.
     pub(crate) memory_bytes: Option<u64>,
     pub(crate) mounts: Vec<Mount>,
     pub(crate) view: MachineView,
-    /// Whether the node's owner named the program. If so, it is looked up with the node's rights, wherever it is.
+    /// Whether the node's owner named the program. If so, it is looked up with the node's permissions, wherever it is.
     pub(crate) is_program_given: bool,
 }
 
@@ -66,7 +66,7 @@ impl ProcessSpec {
     }
 }
 
-/// Users and groups of the machine that a user namespace shows under different IDs.
+/// A range of the machine's users and groups that a user namespace shows under different IDs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct IdRange {
     pub(crate) inside: u32,
@@ -74,10 +74,10 @@ pub(crate) struct IdRange {
     pub(crate) count: u32,
 }
 
-/// What a process may do beyond its user's rights; one bit for each Linux capability.
+/// The capabilities that a process has beyond its user's permissions; one bit for each Linux capability.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ProcessCapabilities {
-    /// Whether the programs it runs cannot give it new ones.
+    /// Whether the programs that it runs cannot give it new ones.
     pub(crate) no_new_privileges: bool,
     /// The upper bound; `None` if capabilities cannot be limited.
     pub(crate) bound: Option<u64>,
@@ -93,7 +93,7 @@ pub(crate) struct JoinTarget {
     pub(crate) started_ticks: u64,
 }
 
-/// Which parts of the machine a container does not see in its mount namespace.
+/// The parts of the machine that a container does not see in its mount namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct MachineView {
     /// Folders and files that appear empty.
@@ -108,7 +108,7 @@ pub(crate) struct MachineView {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Mount {
     pub(crate) source: PathBuf,
-    /// The requested part of the source. No link leads out of it.
+    /// The requested part of the source. Links cannot lead out of it.
     pub(crate) part: PathBuf,
     /// Empty if a link leads there instead: the source is then created but not mounted.
     pub(crate) target: PathBuf,
@@ -116,7 +116,7 @@ pub(crate) struct Mount {
     pub(crate) origin: MountOrigin,
 }
 
-/// Where a folder or file comes from.
+/// The origin of a folder or file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum MountOrigin {
     /// The Pod's own: paths for other mounts may be created in it.
@@ -130,7 +130,7 @@ pub(crate) enum MountOrigin {
 pub(crate) struct ContainerLaunch {
     pub(crate) id: ContainerKey,
     pub(crate) owner: PodName,
-    /// How often it was started before.
+    /// The number of earlier starts.
     pub(crate) attempt: u32,
     /// The number of short-lived restarts in a row; the next backoff depends on it.
     pub(crate) strikes: u32,
@@ -140,7 +140,7 @@ pub(crate) struct ContainerLaunch {
     pub(crate) process: ProcessSpec,
     /// Runs after the process has started; if it fails, the process is killed.
     pub(crate) after_start: Option<LifecycleHook>,
-    /// Runs before the process is asked to end.
+    /// Runs before the process is asked to stop.
     pub(crate) before_stop: Option<LifecycleHook>,
     /// Whether the end of its log replaces a missing termination message.
     #[serde(default)]
@@ -151,11 +151,11 @@ pub(crate) struct ContainerLaunch {
 /// Which streams a container has in addition to its output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ContainerStreams {
-    /// It has an input, which attached clients write to.
+    /// Whether it has an input, which attached clients write to.
     pub(crate) stdin: bool,
-    /// The input ends when the first of these clients is gone.
+    /// Whether the input ends when the first of these clients is gone.
     pub(crate) stdin_once: bool,
-    /// Its streams are a terminal.
+    /// Whether its streams are a terminal.
     pub(crate) tty: bool,
 }
 
@@ -175,13 +175,13 @@ pub(crate) enum LifecycleHook {
 pub(crate) enum SupervisorRequest {
     /// Start an attempt, unless it was already started.
     Start(Box<ContainerLaunch>),
-    /// End it: SIGTERM now, SIGKILL after the grace period. A later stop can only shorten that.
+    /// Stop it: SIGTERM now, SIGKILL after the grace period. A later stop can only shorten the period.
     Stop { id: ContainerKey, grace_ms: u64 },
-    /// Run a command alongside a container and report how it ended.
+    /// Run a command alongside a container and report how it exited.
     Execute { ticket: u64, id: ContainerKey, process: Box<ProcessSpec>, limit_ms: u64 },
-    /// The Pod is gone: end its processes and remove its records and files.
+    /// The Pod is gone: stop its processes and remove its records and files.
     Forget { pod: String },
-    /// End all containers, then the supervisor itself.
+    /// Stop all containers, then the supervisor itself.
     End { grace_ms: u64 },
 }
 
@@ -192,11 +192,11 @@ pub(crate) enum SupervisorEvent {
     Known(Vec<ContainerRuns>),
     /// One container has changed.
     Changed(Box<ContainerRuns>),
-    /// A command requested with [`SupervisorRequest::Execute`] has ended.
+    /// A command requested with [`SupervisorRequest::Execute`] has exited.
     Executed { ticket: u64, outcome: CommandOutcome },
 }
 
-/// How a command that ran alongside a container ended.
+/// How a command that ran alongside a container exited.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct CommandOutcome {
     pub(crate) exit: RunExit,
@@ -268,9 +268,9 @@ impl RunExit {
     pub(crate) fn code(&self) -> i32 {
         /// The code that Kubernetes shows for a container that could not be started.
         const START_ERROR: i32 = 128;
-        /// The code for a container that was killed, or whose end was not observed.
+        /// The code for a container that was killed, or whose exit was not observed.
         const KILLED: i32 = 137;
-        /// The code for a container that was asked to end.
+        /// The code for a container that was asked to stop.
         const TERMINATED: i32 = 143;
         match self {
             Self::Code(code) => *code,
@@ -285,7 +285,7 @@ impl RunExit {
         *self == Self::Code(0)
     }
 
-    /// Returns whether the container ended on its own. If not, there is no reason to delay the next start.
+    /// Returns whether the container exited on its own. If not, there is no reason to delay the next start.
     pub(crate) fn ended_on_its_own(&self) -> bool {
         !matches!(self, Self::NodeStopped | Self::Lost)
     }

@@ -11,10 +11,10 @@ use super::process_io::OutputReader;
 use super::process_supervisor::ProcessSupervisor;
 use super::protocol::{CommandOutcome, ProcessSpec, RunExit};
 
-/// As many bytes as an event shows.
+/// The maximum number of output bytes, the same as in an event.
 const OUTPUT_BYTES_MAX: usize = 1024;
 
-/// Runs the command for at most this long. Dropping it kills the process; its children end with the container.
+/// Runs the command for at most this long. Dropping it kills the process; its children exit with the container.
 pub(super) async fn run(
     supervisor: &ProcessSupervisor,
     process: ProcessSpec,

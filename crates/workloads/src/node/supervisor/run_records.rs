@@ -1,7 +1,7 @@
 //! Stores the last two runs of each container on disk, next to its logs.
 //!
 //! A file is replaced as a whole, so a reader sees either the old or the new one. Nothing is synced: after a machine
-//! crash no process is left, and the record is only history.
+//! crash no process is left, and the record is only of historical interest.
 
 use std::fs;
 use std::io;

@@ -4,7 +4,7 @@
 //! [`resolve_beneath`] follows no link out of its folder, and nothing is created through a link. Every name is looked
 //! up from a descriptor, so replacing a folder in the meantime changes nothing. Permissions are left to the kernel.
 //!
-//! Why neither `openat2` with `RESOLVE_BENEATH` nor `cap-std` is used: docs/why/dependencies.md.
+//! docs/why/dependencies.md explains why neither `openat2` with `RESOLVE_BENEATH` nor `cap-std` is used.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;

@@ -1,4 +1,4 @@
-//! The supervisor's main loop: takes its folder's lock, serves its node, and ends when it is no longer needed.
+//! The supervisor's main loop: takes its folder's lock, serves its node, and exits when it is no longer needed.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -26,7 +26,7 @@ use crate::node::remove_folder;
 
 /// How long a new supervisor waits for the node that started it.
 const FIRST_CONTACT: Duration = Duration::from_secs(20);
-/// How long to wait for an earlier supervisor that is ending its containers.
+/// How long to wait for an earlier supervisor that is stopping its containers.
 const LOCK_WAIT: Duration = Duration::from_secs(60);
 /// The pause between two attempts to take the lock.
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
@@ -41,7 +41,7 @@ struct SupervisorArguments {
     is_ephemeral: bool,
 }
 
-/// Runs a supervisor until its node ends it or stays away.
+/// Runs a supervisor until its node stops it or stays away.
 pub(super) fn main(arguments: &[OsString]) -> ExitCode {
     let Some(arguments) = parse_arguments(arguments) else {
         eprintln!(
@@ -127,7 +127,7 @@ fn bind_socket(layout: &NodeLayout, name: &str) -> io::Result<UnixListener> {
     UnixListener::bind(system::socket(&folder, layout.root(), name))
 }
 
-/// Serves one node after another. Returns the containers' grace period when it is time to end.
+/// Serves one node after another. Returns the containers' grace period when it is time to exit.
 async fn serve(
     supervisor: &Arc<ProcessSupervisor>,
     listener: &UnixListener,
@@ -151,7 +151,7 @@ async fn serve(
     }
 }
 
-/// Serves one node until it disconnects (`None`) or asks the supervisor to end.
+/// Serves one node until it disconnects (`None`) or asks the supervisor to exit.
 async fn serve_node(supervisor: &Arc<ProcessSupervisor>, stream: UnixStream) -> Option<Duration> {
     let (read, write) = stream.into_split();
     let news = supervisor.connect_node();

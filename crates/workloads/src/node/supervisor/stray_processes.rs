@@ -1,7 +1,7 @@
-//! Ends stray processes: those that left their container's process group, mostly daemons. When their parents end, the
-//! kernel reparents them to the supervisor, which asked for that.
+//! Stops stray processes: those that left their container's process group, mostly daemons. When their parents exit, the
+//! kernel reparents them to the supervisor, which requested that.
 //!
-//! **Invariant:** a run is over only when none of its processes is left, and a supervisor ends only when it has no
+//! **Invariant:** a run is over only when none of its processes is left, and a supervisor exits only when it has no
 //! children. A process is recognized by any of three marks: the process tag, which it cannot lose, the variable in its
 //! environment, and its session. Only processes that no other task waits for are reaped here.
 
@@ -18,8 +18,8 @@ use super::{RUN_VARIABLE, process_tag, system};
 
 /// The pause between two checks of killed processes, which need a moment to die.
 const LOOK_PAUSE: Duration = Duration::from_millis(2);
-/// After this many checks (10 s), the remaining processes hang in the kernel; they end when it releases them, and the
-/// guard keeps checking.
+/// The number of checks (10 s) after which the remaining processes must be hanging in the kernel; they exit when it
+/// releases them, and the guard keeps checking.
 const LOOKS_MAX: u32 = 5000;
 /// The pause between two rounds of reaping. A container may leave hundreds per second; the machine has room for
 /// thousands.
@@ -40,7 +40,7 @@ impl ProcessMarks {
     }
 }
 
-/// Ends everything left of a run whose first process, its session's leader, has ended.
+/// Stops everything left of a run whose first process, its session's leader, has exited.
 pub(super) async fn end_strays_of(supervisor: &ProcessSupervisor, run: &str, leader: i32) {
     let mark = format!("{RUN_VARIABLE}={run}");
     let signs =
@@ -49,14 +49,14 @@ pub(super) async fn end_strays_of(supervisor: &ProcessSupervisor, run: &str, lea
         reap(supervisor);
         let mut found = adopted(supervisor);
         found.retain(|pid| signs.match_process(*pid));
-        // Includes commands alongside the container: their waiters are notified that they ended.
+        // This includes commands alongside the container: their waiters are notified that they have exited.
         found.extend(supervisor.started().iter().filter(|(_, of)| *of == run).map(|(pid, _)| *pid));
         found
     })
     .await;
 }
 
-/// Ends all strays.
+/// Stops all strays.
 pub(super) async fn end_all(supervisor: &ProcessSupervisor) {
     kill_until_none(|| {
         reap(supervisor);
@@ -92,7 +92,7 @@ pub(super) fn kill_process_trees(mut family: Vec<i32>) {
     }
 }
 
-/// Reaps strays as they end, for as long as it is polled: a container that runs for months may leave one every second.
+/// Reaps strays as they exit, for as long as it is polled: a container that runs for months may leave one every second.
 pub(super) async fn reap_until_stopped(supervisor: &ProcessSupervisor) -> io::Result<()> {
     let mut ended = listen(SignalKind::child())?;
     while ended.recv().await.is_some() {
@@ -102,10 +102,10 @@ pub(super) async fn reap_until_stopped(supervisor: &ProcessSupervisor) -> io::Re
     Ok(())
 }
 
-/// Reaps the strays that have ended.
+/// Reaps the strays that have exited.
 fn reap(supervisor: &ProcessSupervisor) {
     for pid in adopted(supervisor).into_iter().filter_map(Pid::from_raw) {
-        // Not ended yet, or already reaped: either is fine.
+        // The process has not exited yet, or has already been reaped: either is fine.
         let _ = rustix::process::waitpid(Some(pid), WaitOptions::NOHANG);
     }
 }

@@ -1,5 +1,6 @@
-//! The protocol between a node and its supervisor for a connection to a container, with one socket connection each: the
-//! node's order as a line of JSON, the reply as another, then frames: a kind, a length of four bytes, the data.
+//! Defines the protocol between a node and its supervisor for connections to containers, each with its own socket
+//! connection: the node's order as a line of JSON, the reply as another, then frames (a kind, a length of four bytes,
+//! the data).
 //!
 //! **Invariant:** nothing is buffered beyond one frame on either side. A side that does not read makes the other one
 //! wait.
@@ -25,7 +26,7 @@ const END_FAILURE: u8 = 4;
 const STDIN_END: u8 = 5;
 const RESIZE: u8 = 6;
 
-/// What a node asks for when it opens a connection.
+/// The order that a node sends when it opens a connection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum StreamOrder {
     /// Run a command in a container, with its settings.
@@ -44,7 +45,7 @@ pub(crate) struct WantedStreams {
     pub(crate) tty: bool,
 }
 
-/// The supervisor's answer to an order.
+/// The supervisor's reply to an order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum StreamReply {
     /// Frames follow.
@@ -74,7 +75,7 @@ pub(crate) async fn read_line<T: for<'a> Deserialize<'a>>(
     Ok(serde_json::from_str(&line)?)
 }
 
-/// Writes what a client sends.
+/// Writes a client's input.
 pub(crate) async fn write_input(
     stream: &mut (impl AsyncWrite + Unpin),
     input: &StreamInput,
@@ -90,7 +91,7 @@ pub(crate) async fn write_input(
     }
 }
 
-/// Reads what a client sends; returns an error at the end of the stream.
+/// Reads a client's input; returns an error at the end of the stream.
 pub(crate) async fn read_input(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<StreamInput> {
     let (kind, bytes) = read_frame(stream).await?;
     match (kind, &*bytes) {
@@ -104,7 +105,7 @@ pub(crate) async fn read_input(stream: &mut (impl AsyncRead + Unpin)) -> io::Res
     }
 }
 
-/// Writes what a container sends.
+/// Writes a container's output.
 pub(crate) async fn write_output(
     stream: &mut (impl AsyncWrite + Unpin),
     output: &StreamOutput,
@@ -117,7 +118,7 @@ pub(crate) async fn write_output(
     }
 }
 
-/// Reads what a container sends; returns an error at the end of the stream.
+/// Reads a container's output; returns an error at the end of the stream.
 pub(crate) async fn read_output(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<StreamOutput> {
     let (kind, bytes) = read_frame(stream).await?;
     match (kind, &*bytes) {

@@ -1,8 +1,8 @@
 //! Connects clients to containers, for `exec` and `attach`: one connection from the node for each.
 //!
 //! **Invariants:** a command gets exactly the settings that its container was started with, in the container's own
-//! namespaces: the node names only the container and the command. It ends with its container. When its client is gone,
-//! its input ends and its output has no reader; the supervisor then only waits for it.
+//! namespaces: the node names only the container and the command. The command exits together with its container. When
+//! its client is gone, its input ends and its output has no reader; the supervisor then only waits for it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +34,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// How much is read at a time.
 const CHUNK_BYTES: usize = 32 * 1024;
 
-/// Serves connections for as long as it is polled. Dropping it ends the commands.
+/// Serves connections for as long as it is polled. Dropping it stops the commands.
 pub(super) async fn serve(supervisor: &Arc<ProcessSupervisor>, listener: &UnixListener) {
     let mut streams = JoinSet::new();
     loop {
@@ -98,7 +98,7 @@ async fn execute(
     }
 }
 
-/// Connects a client to the container's own process until either ends.
+/// Connects a client to the container's own process until either exits.
 async fn attach(
     attached: Attached,
     streams: WantedStreams,
@@ -122,7 +122,7 @@ async fn attach(
     }
 }
 
-/// Sends what the container writes until it has ended, or the client is gone.
+/// Sends the container's output until it has exited, or the client is gone.
 async fn copy_output(output: &mut broadcast::Receiver<Arc<[u8]>>, write: &mut OwnedWriteHalf) {
     loop {
         match output.recv().await {
@@ -161,7 +161,7 @@ async fn feed_attached(
     }
 }
 
-/// Moves data between the client and the command until the command has ended.
+/// Moves data between the client and the command until the command has exited.
 async fn exchange(started: StartedProcess<'_>, read: BufReader<OwnedReadHalf>, mut write: OwnedWriteHalf) {
     let StartedProcess { mut child, io, awaited, .. } = started;
     let ProcessIo { input, output, errors, terminal } = io;
@@ -214,7 +214,7 @@ async fn feed(
     }
 }
 
-/// What a command writes, and how it ended.
+/// A command's output, and how it exited.
 struct CommandOutputs {
     output: Option<OutputReader>,
     errors: Option<OutputReader>,
@@ -222,7 +222,7 @@ struct CommandOutputs {
 }
 
 impl CommandOutputs {
-    /// Sends the output until the command has ended and there is nothing left to read. Returns whether the client is
+    /// Sends the output until the command has exited and there is nothing left to read. Returns whether the client is
     /// gone.
     async fn forward(&mut self, child: &mut tokio::process::Child, write: &mut OwnedWriteHalf) -> bool {
         let (mut output_chunk, mut errors_chunk) = (vec![0; CHUNK_BYTES], vec![0; CHUNK_BYTES]);

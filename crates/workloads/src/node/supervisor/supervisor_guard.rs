@@ -1,9 +1,9 @@
-//! The guard: the supervisor's parent, which outlives it for a moment.
+//! The guard is the supervisor's parent, which outlives it for a moment.
 //!
-//! A supervisor that is killed cannot end its containers. The kernel kills their first processes together with it (see
-//! `launcher`) and reparents the rest to the guard, which kills them. **Invariant:** when a guard has ended, no process
-//! of its supervisor's containers runs. The guard does nothing else, so that nothing else can end it. If both are
-//! killed, the next supervisor cleans up (see `leftovers`).
+//! A supervisor that is killed cannot stop its containers. The kernel kills their first processes together with it (see
+//! `launcher`) and reparents the rest to the guard, which kills them. **Invariant:** when a guard has exited, no
+//! process of its supervisor's containers runs. The guard does nothing else, so that nothing else can make it exit. If
+//! both are killed, the next supervisor cleans up (see `leftovers`).
 //!
 //! The guard first re-executes itself, which closes every descriptor inherited from the process that started the server
 //! (a lock, a pipe, a socket): neither the supervisor nor a container may hold them.
@@ -55,7 +55,7 @@ fn guard(arguments: &[OsString]) -> io::Result<ExitCode> {
             break;
         }
         kill_process_trees(left);
-        // One of them is certain to die; its children are then ours, and the next check finds them.
+        // One of them is certain to die; its children then become ours, and the next check finds them.
         let _ = rustix::process::wait(WaitOptions::empty());
     }
     let code = status.code().and_then(|code| u8::try_from(code).ok());

@@ -1,4 +1,4 @@
-//! System calls that only Linux has: parent death signals, adoption of orphans, paths of descriptors.
+//! Wraps system calls that only Linux has: parent death signals, adoption of orphans, paths of descriptors.
 
 use std::fs::{self, File};
 use std::io;
@@ -11,20 +11,20 @@ use rustix::process::{Resource, Rlimit, Signal};
 /// Opens a file without access to its content.
 pub(super) const LOOK: OFlags = OFlags::PATH;
 
-/// Has the kernel kill this process when its parent ends, even after an exec.
+/// Has the kernel kill this process when its parent exits, even after an exec.
 pub(super) fn die_with_parent() -> io::Result<()> {
     Ok(rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?)
 }
 
-/// Makes this process adopt its descendants whose own parents end.
+/// Makes this process adopt its descendants whose own parents exit.
 pub(super) fn adopt_orphans() -> io::Result<()> {
     Ok(rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?)
 }
 
 /// Tags this process and all its descendants (see `process_tag`).
 pub(super) fn set_tag(tag: u64) {
-    // Without the tag, the other marks remain. Inside another node's container, without rights, the limit may already
-    // be lower.
+    // Without the tag, the other marks remain. Inside another node's container, without permissions, the limit may
+    // already be lower.
     let _ = rustix::process::setrlimit(Resource::Locks, Rlimit { current: Some(tag), maximum: Some(tag) });
 }
 
@@ -32,7 +32,7 @@ pub(super) fn set_tag(tag: u64) {
 pub(super) fn tag_of(pid: i32) -> Option<u64> {
     let limits = fs::read_to_string(format!("/proc/{pid}/limits")).ok()?;
     let line = limits.lines().find_map(|line| line.strip_prefix("Max file locks"))?;
-    // The hard limit, because the soft one may have been lowered.
+    // This is the hard limit, because the soft one may have been lowered.
     line.split_whitespace().nth(1)?.parse().ok()
 }
 
@@ -42,13 +42,13 @@ pub(super) fn this_program() -> io::Result<PathBuf> {
     Ok(PathBuf::from("/proc/self/exe"))
 }
 
-/// Returns a socket's path through its folder's descriptor, because a socket path is limited to 108 bytes. Valid while
-/// the file is open.
+/// Returns a socket's path through its folder's descriptor, because a socket path is limited to 108 bytes. The path is
+/// valid while the file is open.
 pub(crate) fn socket(folder: &File, _: &Path, name: &str) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}/{name}", folder.as_raw_fd()))
 }
 
-/// Opens what a descriptor of another process refers to, for reading.
+/// Opens the file that another process's descriptor refers to, for reading.
 pub(super) fn open_descriptor(pid: i32, number: i32) -> io::Result<File> {
     File::open(format!("/proc/{pid}/fd/{number}"))
 }
@@ -73,7 +73,7 @@ pub(crate) fn change_mode(
     let flags = LOOK | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let found = rustix::fs::openat(parent, name, flags, Mode::empty())?;
     if let Some(mode) = choose(&rustix::fs::fstat(&found)?) {
-        // A folder that may not be read can only be opened with such a descriptor, with which fchmod fails.
+        // A folder that is not readable can only be opened with such a descriptor, with which fchmod fails.
         rustix::fs::chmod(format!("/proc/self/fd/{}", found.as_raw_fd()), mode)?;
     }
     Ok(())

@@ -1,7 +1,8 @@
-//! A container's termination message: what it wrote to its message file, or the end of its log if the policy says so.
+//! Reads a container's termination message: the text it wrote to its message file, or the end of its log if the policy
+//! says so.
 //!
-//! Sizes are Kubernetes' own. The file belongs to the container, which may have replaced it with anything: only a
-//! regular file is read or truncated, no link is followed, and nothing blocks.
+//! The sizes are the same as in Kubernetes. The file belongs to the container, which may have replaced it with
+//! anything: only a regular file is read or truncated, no link is followed, and nothing blocks.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
@@ -21,7 +22,7 @@ const LOG_LINES_MAX: usize = 80;
 /// How much of a log is read: enough for that many lines with their timestamps, and for parts of long lines.
 const LOG_CHUNK_BYTES: u64 = 64 * 1024;
 
-/// Where to look for a run's message.
+/// The places to look for a run's message.
 pub(super) struct MessageSource {
     pub(super) id: ContainerKey,
     pub(super) attempt: u32,

@@ -1,4 +1,4 @@
-//! CronJobs: a Job on time, under each policy. The test cluster starts on the hour.
+//! Tests CronJobs: a Job on time, under each policy. The test cluster starts on the hour.
 
 use k8s_openapi::api::batch::v1::{CronJob, Job};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! DaemonSets: one Pod on every Node, as Nodes are added and removed.
+//! Tests DaemonSets: one Pod on every Node, as Nodes are added and removed.
 
 use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet};
 use k8s_openapi::api::core::v1::Pod;
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::test_cluster::{TestCluster, template};
 
-/// Returns `node image` of the Pods.
+/// Returns the Pods as `node image`.
 async fn placed(lab: &TestCluster) -> Vec<String> {
     let mut placed: Vec<String> = lab
         .list::<Pod>()
@@ -46,7 +46,7 @@ async fn a_pod_on_every_node() {
     assert!(status.iter().all(|field| agent["status"][field] == 2), "{agent}");
     lab.patch::<DaemonSet>("agent", json!({"spec": {"template": template("agent", "ready2")}})).await;
     assert_eq!(placed(&lab).await, ["a ready2", "b ready2"]);
-    // What `kubectl rollout undo` does.
+    // This is what `kubectl rollout undo` does.
     lab.patch::<DaemonSet>("agent", json!({"spec": {"template": template("agent", "ready")}})).await;
     assert_eq!(placed(&lab).await, ["a ready", "b ready"]);
     let revisions = lab.list::<ControllerRevision>().await;

@@ -1,4 +1,4 @@
-//! Deployments: rollouts, their limits, their conditions, and what `kubectl rollout` needs.
+//! Tests Deployments: rollouts, their limits, their conditions, and what `kubectl rollout` needs.
 
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::core::v1::Pod;
@@ -18,13 +18,13 @@ fn image(image: &str) -> Value {
     json!({"spec": {"template": template("web", image)}})
 }
 
-/// replicas, updated, ready, available, unavailable.
+/// Returns the numbers of replicas, updated, ready, available and unavailable Pods.
 fn counts(deployment: &Value) -> [i64; 5] {
     ["replicas", "updatedReplicas", "readyReplicas", "availableReplicas", "unavailableReplicas"]
         .map(|field| deployment["status"][field].as_i64().unwrap_or(0))
 }
 
-/// Returns `image desired/actual revision` of each ReplicaSet in the order of revisions.
+/// Returns each ReplicaSet as `image desired/actual revision`, ordered by revision.
 async fn sets(lab: &TestCluster) -> Vec<String> {
     let mut sets: Vec<(String, String)> = lab
         .list::<ReplicaSet>()
@@ -76,7 +76,7 @@ async fn a_rolling_update_and_back() {
     let web = lab.get::<Deployment>("web").await;
     assert_eq!(counts(&web), [3, 3, 3, 3, 0]);
     assert_eq!(web["metadata"]["annotations"][REVISION], "2");
-    // What `kubectl rollout undo` does.
+    // This is what `kubectl rollout undo` does.
     lab.patch::<Deployment>("web", image("ready")).await;
     assert_eq!(sets(&lab).await, ["ready2 0/0 r2", "ready 3/3 r3"]);
     let old = json!(lab.list::<ReplicaSet>().await);
@@ -85,7 +85,7 @@ async fn a_rolling_update_and_back() {
             set["metadata"]["annotations"]["deployment.kubernetes.io/revision-history"].as_str()
         });
     assert_eq!(history, Some("1"));
-    // What `kubectl rollout restart` does.
+    // This is what `kubectl rollout restart` does.
     let restart = json!({"spec": {"template": {"metadata": {"annotations": {"kubectl.kubernetes.io/restartedAt": "now"}}}}});
     lab.patch::<Deployment>("web", restart).await;
     assert_eq!(sets(&lab).await, ["ready2 0/0 r2", "ready 0/0 r3", "ready 3/3 r4"]);

@@ -1,4 +1,4 @@
-//! PodDisruptionBudgets: evictions are granted while enough Pods stay ready.
+//! Tests PodDisruptionBudgets: evictions are granted while enough Pods stay ready.
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Pod;
@@ -34,7 +34,7 @@ async fn evict(lab: &TestCluster, pod: &str) -> Result<(), (u16, String)> {
     }
 }
 
-/// Expected, healthy, desired and allowed.
+/// Returns the expected, healthy, desired and allowed numbers.
 async fn numbers(lab: &TestCluster) -> [i64; 4] {
     let status = lab.get::<PodDisruptionBudget>("web").await["status"].clone();
     ["expectedPods", "currentHealthy", "desiredHealthy", "disruptionsAllowed"]

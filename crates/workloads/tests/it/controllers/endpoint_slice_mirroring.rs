@@ -1,4 +1,4 @@
-//! Endpoints written by users, and the EndpointSlices that mirror them.
+//! Tests Endpoints written by users, and the EndpointSlices that mirror them.
 
 use k8s_openapi::api::core::v1::{Endpoints, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;

@@ -1,4 +1,4 @@
-//! EndpointSlices: Services point to the Pods that exist and are ready.
+//! Tests EndpointSlices: Services point to the Pods that exist and are ready.
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Endpoints, Pod, Service};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::test_cluster::{TestCluster, template};
 
-/// Returns the `ready/all` endpoints of each slice of the Service.
+/// Returns the endpoints in each slice of the Service as `ready/all`.
 async fn endpoints(lab: &TestCluster) -> Vec<String> {
     let slices = json!(lab.list::<EndpointSlice>().await);
     let of_web = slices

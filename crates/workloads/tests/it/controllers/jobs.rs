@@ -1,4 +1,4 @@
-//! Jobs: counting completions, retries, indexes, suspension, and Pods that finalizers must not hold back.
+//! Tests Jobs: counting completions, retries, indexes, suspension, and Pods that finalizers must not hold back.
 
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
@@ -16,7 +16,7 @@ fn job(name: &str, image: &str, spec: Value) -> Value {
     job
 }
 
-/// active, succeeded, failed.
+/// Returns the numbers of active, succeeded and failed Pods.
 fn counts(job: &Value) -> [i64; 3] {
     ["active", "succeeded", "failed"].map(|field| job["status"][field].as_i64().unwrap_or(0))
 }

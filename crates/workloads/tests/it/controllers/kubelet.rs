@@ -1,7 +1,7 @@
-//! A kubelet that runs nothing: it reports for each Pod what the image of its first container specifies.
+//! Provides a kubelet that runs nothing: it reports for each Pod what the image of its first container specifies.
 //!
-//! `ready` runs and is ready, `slow` runs but is never ready, `stuck` stays pending, `succeed` and `fail` end at once,
-//! `wait` runs until a test ends it.
+//! `ready` runs and is ready, `slow` runs but is never ready, `stuck` stays pending, `succeed` and `fail` exit at once,
+//! `wait` runs until a test stops it.
 
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::Pod;
@@ -15,7 +15,7 @@ pub(crate) const NODE: &str = "here";
 /// Follows the Pods of all namespaces until it is dropped.
 pub(crate) async fn run(client: Client) {
     let all: Api<Pod> = Api::all(client.clone());
-    // A watch ends from time to time, and its history may be gone: then it starts with a list.
+    // A watch ends from time to time, and its history may be gone, in which case it starts with a list.
     loop {
         let listed = all.list(&ListParams::default()).await.unwrap();
         for pod in &listed.items {
@@ -77,6 +77,6 @@ fn pod_time(pod: &Pod) -> Value {
 /// Writes a status.
 pub(crate) async fn say(api: &Api<Pod>, name: &str, status: Value) {
     let patch = Patch::Merge(json!({"status": status}));
-    // The Pod may be gone meanwhile.
+    // The Pod may be gone in the meantime.
     let _ = api.patch_status(name, &PatchParams::default(), &patch).await;
 }

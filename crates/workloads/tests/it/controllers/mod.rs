@@ -1,4 +1,4 @@
-//! The built-in controllers, with a fake kubelet.
+//! Tests the built-in controllers, with a fake kubelet.
 
 #![expect(clippy::needless_pass_by_value, reason = "rows should read as sentences")]
 

@@ -1,4 +1,4 @@
-//! Nodes that are deleted, silent or stopped, and what happens to their Pods.
+//! Tests Nodes that are deleted, silent or stopped, and what happens to their Pods.
 
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -66,7 +66,7 @@ async fn a_silent_node_is_doubted_and_its_pods_are() {
     assert_eq!(condition(&lab.get::<Pod>("one").await, "Ready"), "False NodeLost");
 }
 
-/// A cleanly stopped Node runs nothing: Pods that wait for their end there are removed.
+/// A cleanly stopped Node runs nothing: Pods that are being deleted there are removed.
 #[tokio::test(start_paused = true)]
 async fn dying_pods_of_a_stopped_node_go() {
     let lab = TestCluster::without_kubelet().await;
@@ -82,7 +82,8 @@ async fn dying_pods_of_a_stopped_node_go() {
     assert_eq!(lab.names::<Pod>().await, ["waits"]);
 }
 
-/// A node of processes that was killed and does not come back: its processes ended long ago, so nothing holds the Pods.
+/// A node of processes that was killed and does not come back: its processes exited long ago, so nothing holds the
+/// Pods.
 #[tokio::test(start_paused = true)]
 async fn dying_pods_of_a_lost_node_go() {
     let lab = TestCluster::without_kubelet().await;
@@ -145,8 +146,8 @@ async fn a_pod_without_any_node_says_so() {
     assert_ne!(condition(&lab.get::<Pod>("hopes").await, "PodScheduled"), "False Unschedulable");
 }
 
-/// The end of a Pod is never confirmed if it has no Node, or its Node is switched off. Finalizers keep the Pods, so
-/// that they can be checked.
+/// The termination of a Pod is never confirmed if it has no Node, or its Node is switched off. Finalizers keep the
+/// Pods, so that they can be checked.
 #[tokio::test(start_paused = true)]
 async fn dying_pods_without_a_kubelet_fail_and_go() {
     let lab = TestCluster::without_kubelet().await;

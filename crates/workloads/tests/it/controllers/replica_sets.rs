@@ -1,4 +1,4 @@
-//! ReplicaSets: counting, adopting, releasing, status.
+//! Tests ReplicaSets: counting, adopting, releasing, status.
 
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::core::v1::Pod;

@@ -1,4 +1,4 @@
-//! ReplicationControllers: where they differ from ReplicaSets, and that they otherwise do the same.
+//! Tests ReplicationControllers: where they differ from ReplicaSets, and that they otherwise behave the same.
 
 use k8s_openapi::api::core::v1::{Pod, ReplicationController, ResourceQuota};
 use kube::api::DeleteParams;
@@ -51,7 +51,7 @@ async fn pods_are_adopted_and_released_by_their_labels() {
     assert_eq!(owner(&lab.get::<Pod>("stray").await), Value::Null);
 }
 
-/// When it is scaled down to what the quota allows, the controller is no longer failing.
+/// When it is scaled down to the number that the quota allows, the controller is no longer failing.
 #[tokio::test(start_paused = true)]
 async fn an_exceeded_quota_is_told_while_it_lasts() {
     let lab = TestCluster::new().await;
@@ -67,7 +67,7 @@ async fn an_exceeded_quota_is_told_while_it_lasts() {
     assert_eq!(condition(&lab.get::<ReplicationController>("web").await, "ReplicaFailure"), "-");
 }
 
-/// The default of this kind only: its Pods stay when it is deleted.
+/// Only this kind has the default that its Pods stay when it is deleted.
 #[tokio::test(start_paused = true)]
 async fn pods_outlive_their_controller_unless_asked_otherwise() {
     let lab = TestCluster::new().await;

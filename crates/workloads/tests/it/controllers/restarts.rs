@@ -1,4 +1,4 @@
-//! Controllers that are stopped and started again: they find what they left, and change nothing.
+//! Tests controllers that are stopped and started again: they find what they left behind, and do not change anything.
 
 use homeostat_runtime::Kind;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, StatefulSet};
@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::test_cluster::{TestCluster, template};
 
-/// Returns name and version of every object of this kind.
+/// Returns the name and version of every object of this kind.
 async fn versions<K: Kind>(lab: &TestCluster) -> Vec<(Option<String>, Option<String>)> {
     let objects = lab.list::<K>().await.into_iter();
     objects.map(|object| (object.meta().name.clone(), object.meta().resource_version.clone())).collect()

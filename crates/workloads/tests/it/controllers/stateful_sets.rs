@@ -1,4 +1,4 @@
-//! StatefulSets: order, names, claims, revisions.
+//! Tests StatefulSets: order, names, claims, revisions.
 
 use k8s_openapi::api::apps::v1::{ControllerRevision, StatefulSet};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
@@ -21,7 +21,7 @@ fn image(image: &str) -> Value {
     json!({"spec": {"template": template("db", image)}})
 }
 
-/// Returns `name image` of the Pods.
+/// Returns the Pods as `name image`.
 async fn pods(lab: &TestCluster) -> Vec<String> {
     let pods = lab.list::<Pod>().await;
     pods.iter()

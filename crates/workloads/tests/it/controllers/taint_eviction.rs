@@ -1,4 +1,4 @@
-//! Pods on Nodes with taints that they do not tolerate, or only for a while.
+//! Tests Pods on Nodes with taints that they do not tolerate, or only for a while.
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;

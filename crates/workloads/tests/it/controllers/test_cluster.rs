@@ -1,4 +1,4 @@
-//! A test cluster with the controllers and a fake kubelet.
+//! Provides a test cluster with the controllers and a fake kubelet.
 
 use std::ops::Deref;
 use std::time::Duration;
@@ -99,7 +99,7 @@ impl TestCluster {
         json!(self.cluster.get::<K>(name).await)
     }
 
-    /// Returns `image phase` of every Pod, sorted.
+    /// Returns every Pod as `image phase`, sorted.
     pub(crate) async fn pods(&self) -> Vec<String> {
         let mut pods: Vec<String> = self.list::<Pod>().await.iter().map(described).collect();
         pods.sort();
@@ -112,7 +112,7 @@ impl TestCluster {
         self.rest().await;
     }
 
-    /// Returns `reason: message` of the events about this object.
+    /// Returns the events about this object as `reason: message`.
     pub(crate) async fn events(&self, name: &str) -> Vec<String> {
         let events = self.list::<Event>().await.into_iter();
         let about = events.filter(|event| event.involved_object.name.as_deref() == Some(name));

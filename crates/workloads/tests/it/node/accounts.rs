@@ -1,5 +1,5 @@
-//! The identity of a Pod towards the server: its account's token, where clients look for it, with exactly the rights of
-//! the account.
+//! Tests the identity that a Pod presents to the server: its account's token, where clients look for it, with exactly
+//! the account's permissions.
 
 use homeostat_workloads::node::NodeOptions;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, ServiceAccount};
@@ -95,7 +95,7 @@ async fn who_refuses_the_account_gets_none() {
     }
 }
 
-/// A token for another audience is a volume like others. A Pod whose account does not exist is refused.
+/// A token for another audience is a volume like any other. A Pod whose account does not exist is refused.
 #[tokio::test]
 async fn projected_tokens_are_volumes() {
     let lab = TestCluster::served(|options| options).await;

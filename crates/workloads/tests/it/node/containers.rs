@@ -1,4 +1,4 @@
-//! Containers are started, ended and restarted, and the status reports it.
+//! Tests that containers are started, stopped and restarted, and that the status reports it.
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Patch, PatchParams};
@@ -114,7 +114,7 @@ async fn a_failed_init_container_fails_the_pod() {
     assert_eq!(condition(&pod, "Initialized"), "False");
 }
 
-/// An init container that waits for the previous one is like the others: the Pod is being initialized.
+/// An init container that waits for the previous one looks like the others: the Pod is being initialized.
 #[tokio::test]
 async fn init_containers_wait_for_each_other() {
     let lab = TestCluster::new().await;
@@ -273,7 +273,7 @@ async fn a_user_that_cannot_be_is_refused() {
     }
 }
 
-/// The system refuses a command more memory than its limit.
+/// The system refuses to give a command more memory than its limit.
 #[tokio::test]
 async fn memory_is_bounded() {
     let lab = TestCluster::new().await;
@@ -326,7 +326,7 @@ async fn hooks_wait_and_ask() {
     assert!(told.elapsed() >= std::time::Duration::from_secs(2), "it is told after the pause");
 }
 
-/// The last sidecar is stopped when the main containers have ended, and the first one after it.
+/// The last sidecar is stopped when the main containers have exited, and the first one after that.
 #[tokio::test]
 async fn sidecars_end_last_and_in_reverse() {
     let lab = TestCluster::new().await;
@@ -375,7 +375,7 @@ async fn a_failed_hook_ends_the_container() {
     lab.until_event("hooked", "FailedPostStartHook", words).await;
 }
 
-/// What `kubectl debug` adds is not run, and that is reported.
+/// A container that `kubectl debug` adds is not run, and this is reported.
 #[tokio::test]
 async fn ephemeral_containers_are_refused_aloud() {
     let lab = TestCluster::new().await;

@@ -1,4 +1,5 @@
-//! Deletion: processes are asked to end, killed after the grace period, and the Pod is removed when none runs any more.
+//! Tests deletion: processes are asked to exit, killed after the grace period, and the Pod is removed when none is
+//! running any more.
 
 use std::time::Duration;
 
@@ -30,7 +31,7 @@ async fn one_that_does_not_listen_is_killed_after_its_grace() {
     let pid = pid(&lab.until_ready("deaf").await);
     lab.until_said(&pod, "up").await;
     lab.delete("deaf", Some(1)).await;
-    // Long before its own hour is over.
+    // This happens long before its own hour is over.
     lab.until_gone("deaf").await;
     assert!(!is_alive(pid));
 }
@@ -45,7 +46,7 @@ async fn by_force_the_object_goes_first_and_the_process_at_once() {
     until_dead(pid(&pod)).await;
 }
 
-/// Children of the command end with it, even if they left its process group.
+/// Children of the command exit with it, even if they left its process group.
 #[tokio::test]
 async fn nothing_is_left_of_a_family_of_processes() {
     let lab = TestCluster::new().await;
@@ -88,7 +89,7 @@ async fn nothing_is_left_of_processes_that_hide() {
     assert!(with_word(&time).is_empty(), "when the Pod is gone, its processes are");
 }
 
-/// The same if the command ends by itself: the run ends when no process is left.
+/// The same applies if the command exits by itself: the run ends when no process is left.
 #[tokio::test]
 async fn a_run_that_ended_has_no_processes() {
     let lab = TestCluster::new().await;
@@ -147,7 +148,7 @@ async fn the_folder_of_a_pod_goes_with_it() {
         || async { folder.display().to_string() },
     )
     .await;
-    // This sleep is not a condition: it only gives late writers time, who must not create the folder again.
+    // This sleep is not a condition: it only gives late writers time, which must not create the folder again.
     tokio::time::sleep(Duration::from_millis(50)).await;
     assert!(!folder.exists());
 }

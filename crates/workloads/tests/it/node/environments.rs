@@ -1,4 +1,4 @@
-//! The environment of a process: variables from every source, arguments, its directory.
+//! Tests the environment of a process: variables from every source, arguments, its directory.
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
 use serde_json::json;
@@ -56,7 +56,7 @@ async fn names_that_no_shell_can_write_reach_the_container() {
     }
 }
 
-/// A container may refer to the limits of another one.
+/// A container may refer to another container's limits.
 #[tokio::test]
 async fn limits_of_another_container_can_be_known() {
     let lab = TestCluster::new().await;

@@ -1,4 +1,4 @@
-//! Pods are isolated from each other, from the server's files, and from the users of the machine.
+//! Tests that Pods are isolated from each other, from the server's files, and from the users of the machine.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -32,7 +32,7 @@ async fn holder(lab: &TestCluster, name: &str, security: &Value) -> i32 {
     pid(&lab.until_ready(name).await)
 }
 
-/// Prints what a Pod can read of the process of another one.
+/// Prints what one Pod can read of another Pod's process.
 async fn spied(lab: &TestCluster, name: &str, target: i32, security: &Value) -> String {
     let script = format!(
         "for file in environ maps cmdline root/etc/passwd cwd/. fd/1; do cat /proc/{target}/$file 2>/dev/null | tr '\\0' '\\n'; done; echo done"
@@ -40,8 +40,8 @@ async fn spied(lab: &TestCluster, name: &str, target: i32, security: &Value) -> 
     lab.said_by(name, spec(&script, security)).await
 }
 
-/// Without a user, with `runAsNonRoot`, with the same user, as nobody, and as root in their own namespace: no Pod can
-/// read from another.
+/// Whether without a user, with `runAsNonRoot`, with the same user, as nobody, and as root in their own namespace: no
+/// Pod can read from another.
 #[tokio::test]
 async fn pods_do_not_read_each_others_secrets() {
     if !is_root(WHY) {
@@ -129,7 +129,7 @@ async fn a_user_stays_with_its_pod() {
     assert_ne!(user(pid(&lab.until_ready("other").await)), before);
 }
 
-/// A folder like the server's: closed, with readable files in it, so that only a mount over it keeps Pods out.
+/// A folder like the server's: closed, with readable files in it, so that only a mount that covers it keeps Pods out.
 fn precious() -> (tempfile::TempDir, std::path::PathBuf) {
     let above = folder_for_all(0o755);
     let data = above.path().join("data");
@@ -142,7 +142,7 @@ fn precious() -> (tempfile::TempDir, std::path::PathBuf) {
     (above, data)
 }
 
-/// Whatever its user and method, a Pod cannot read the server's data.
+/// Whatever its user and whatever it tries, a Pod cannot read the server's data.
 #[tokio::test]
 async fn no_pod_reads_what_the_server_keeps() {
     if !is_root(WHY) {
@@ -209,7 +209,7 @@ async fn no_pod_reads_what_the_server_keeps() {
     }
 }
 
-/// Root in a container has no rights outside.
+/// Root in a container has no permissions outside.
 #[tokio::test]
 async fn root_in_a_container_is_root_of_nothing_else() {
     if !is_root(WHY) {
@@ -328,7 +328,7 @@ async fn the_files_of_a_claim_are_for_every_pod_that_has_it() {
     assert_eq!(said, "one\n", "the files, and nothing of the process");
     lab.delete("first", Some(0)).await;
     lab.until_gone("first").await;
-    // In another order, the files of both now belong to another user.
+    // In a different order, the files of both now belong to a different user.
     let next = "cat /data/more/file /data/disk/deep/file; rm /data/disk/deep/file && echo gone";
     assert_eq!(lab.said_by("next", with(next, &["more", "disk"])).await, "two\none\nx\ngone\n");
 }

@@ -1,4 +1,4 @@
-//! The output of containers: whole, in part, while it is written, and of the previous run.
+//! Tests the output of containers: as a whole, in part, while it is being written, and from the previous run.
 
 use futures::StreamExt as _;
 use homeostat_core::container_log::{LogRefusal, LogRequest};
@@ -35,7 +35,7 @@ async fn a_log_is_followed_to_its_end() {
     assert_eq!(whole.unwrap(), "first\nlast\n");
 }
 
-/// A slow client, while files are rotated and dropped.
+/// Tests a slow client while files are rotated and dropped.
 #[tokio::test]
 async fn a_slow_follower_loses_nothing() {
     let lab = TestCluster::new().await;

@@ -1,4 +1,5 @@
-//! Termination messages: what a container writes at its end is in its status, and never in the machine's own `/dev`.
+//! Tests termination messages: the message that a container writes before it exits is in its status, and never in the
+//! machine's own `/dev`.
 
 use homeostat_workloads::node::NodeOptions;
 use k8s_openapi::api::core::v1::ContainerStateTerminated;
@@ -6,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::test_cluster::{TestCluster, main_status};
 
-/// Runs a shell with these fields of a container to its end.
+/// Runs a shell in a container with these fields until it exits.
 async fn ended(lab: &TestCluster, name: &str, script: &str, more: Value) -> ContainerStateTerminated {
     let mut container = json!({"name": "main", "image": "none", "command": ["sh", "-c", script]});
     container.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());

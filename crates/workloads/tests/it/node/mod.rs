@@ -1,4 +1,4 @@
-//! The node with real processes: a server in this process, one supervisor per test, real time.
+//! Tests the node with real processes: a server in this process, one supervisor per test, real time.
 //!
 //! Waits are for conditions, with a limit; no test depends on how long anything takes.
 

@@ -1,7 +1,7 @@
-//! A Pod's paths never reach the host, whatever it puts into its volumes and its home.
+//! Tests that a Pod's paths never reach the host, whatever it puts into its volumes and its home.
 //!
-//! Most of it requires that the node is root: links in a volume are dangerous if the node has more rights than the
-//! container.
+//! Most of this requires that the node is root: links in a volume are dangerous if the node has more permissions than
+//! the container.
 
 use std::fs;
 use std::path::Path;
@@ -67,7 +67,7 @@ async fn nothing_is_mounted_at_the_root() {
     assert_eq!(Path::new("/dev/termination-log").exists(), was_there);
 }
 
-/// An earlier container without rights creates links; then the node, with all rights, has to follow the path.
+/// An earlier container without permissions creates links; then the node, with all permissions, has to follow the path.
 #[tokio::test]
 async fn a_link_in_a_volume_leads_nowhere() {
     if !is_root("only root runs containers as somebody else") {

@@ -1,4 +1,4 @@
-//! Probes: readiness shows in the status, liveness restarts, startup delays the others.
+//! Tests probes: readiness shows in the status, liveness restarts, startup delays the others.
 
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;

@@ -1,12 +1,12 @@
-//! The rights of a container: it gets those in its security context, and the ones that it does not get are reported
-//! once.
+//! Tests the permissions of a container: it gets those in its security context, and the ones that it does not get are
+//! reported once.
 
 use serde_json::{Value, json};
 
 use super::test_cluster::{TestCluster, folder_for_all, is_root};
 
 const WHY: &str = "the lists of rights that are looked at are those that root gives";
-/// Prints what the kernel reports about the process: capabilities, and whether it can gain any.
+/// A script that prints what the kernel reports about the process: capabilities, and whether it can gain any.
 const LOOK: &str =
     "grep -E '^(CapEff|CapBnd|CapAmb|NoNewPrivs)' /proc/self/status | tr -d '\\t' | tr '\\n' ' '";
 
@@ -60,7 +60,7 @@ async fn rights_are_taken_as_asked() {
     }
 }
 
-/// No program of the machine that grants rights grants any to a container, whatever its security context.
+/// None of the machine's privileged programs grants any permissions to a container, whatever its security context.
 #[tokio::test]
 async fn programs_that_give_rights_give_none() {
     use std::os::unix::fs::PermissionsExt as _;

@@ -1,4 +1,4 @@
-//! The Node, and which Pods are bound to it.
+//! Tests the Node, and which Pods are bound to it.
 
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -57,7 +57,7 @@ async fn a_pod_that_does_not_fit_is_told_why_and_bound_when_it_does() {
         .expect("the Node's change is seen");
 }
 
-/// Pods of other nodes and other schedulers are ignored.
+/// Pods on other nodes and other schedulers are ignored.
 #[tokio::test]
 async fn pods_of_others_are_left_alone() {
     let lab = TestCluster::new().await;

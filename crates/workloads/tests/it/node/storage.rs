@@ -1,4 +1,4 @@
-//! Volume claims: folders that outlive Pods and nodes, and are deleted when they are no longer claimed.
+//! Tests volume claims: folders that outlive Pods and nodes, and are deleted when they are no longer claimed.
 
 use homeostat_workloads::node::NodeOptions;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
@@ -55,7 +55,7 @@ fn folders(lab: &TestCluster) -> usize {
     std::fs::read_dir(lab.folder().join("claims")).map_or(0, Iterator::count)
 }
 
-/// The next Pod finds what a Pod wrote, even after a stop of the node; it is deleted with the claim.
+/// The next Pod finds the data that a Pod wrote, even after the node was stopped; the data is deleted with the claim.
 async fn keeps(change: fn(NodeOptions) -> NodeOptions, path: &str) {
     let mut lab = TestCluster::with(change).await;
     let classes: Api<StorageClass> = Api::all(lab.client.clone());
@@ -99,7 +99,7 @@ async fn a_pod_waits_for_its_claim() {
     lab.create::<PersistentVolumeClaim>(claim("late", &json!({}))).await;
     let pod = lab.until_phase("early", "Succeeded").await;
     assert_eq!(lab.said(&pod, |_| ()).await.unwrap(), "file\n");
-    // Bound to the node by hand, without the scheduler.
+    // The Pod is bound to the node by hand, without the scheduler.
     let mut forced = user("true", "never");
     forced["nodeName"] = json!("local");
     lab.pod("forced", forced).await;
@@ -156,13 +156,13 @@ async fn a_claim_that_says_it_has_the_volume_of_another_gets_nothing() {
     lab.said_by("writes", user("echo private > /homeostat-test/file", "victim")).await;
     let taken = json!({"storageClassName": "standard", "volumeName": volume});
     lab.create::<PersistentVolumeClaim>(claim("thief", &taken)).await;
-    // Bound to the node by hand, without the scheduler, which would wait for the claim.
+    // The Pod is bound to the node by hand, without the scheduler, which would wait for the claim.
     let mut spec = user("cat /homeostat-test/file", "thief");
     spec["nodeName"] = json!("local");
     lab.pod("reads", spec).await;
     let claims = lab.api::<PersistentVolumeClaim>();
     let lie = Patch::Merge(json!({"status": {"phase": "Bound"}}));
-    // The controller of claims corrects the status, so the false one is repeated until the Pod has seen it.
+    // The claim controller corrects the status, so the false one is repeated until the Pod has seen it.
     let seen = || async {
         claims.patch_status("thief", &PatchParams::default(), &lie).await.unwrap();
         let told = lab.events_of("reads").await;

@@ -1,4 +1,4 @@
-//! Nodes and supervisors that end and start: processes are found again or ended; nothing runs for ever.
+//! Tests nodes and supervisors that exit and start: processes are found again or stopped, and nothing runs forever.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ async fn a_new_node_finds_the_processes_of_the_old_one() {
     let first = pid(&lab.until_ready("runs").await);
     lab.until_ready("ends").await;
     lab.abort_node().await;
-    // One ends while there is no node; its exit code is not lost.
+    // One exits while there is no node; its exit code is not lost.
     let gone = pid(&lab.get("ends").await.unwrap());
     std::fs::write(&go, "").unwrap();
     until_dead(gone).await;
@@ -81,8 +81,8 @@ fn is_taken_up(pod: &Pod) -> bool {
     })
 }
 
-/// A Pod of three processes, two of which hide: returns their supervisor, and the time they sleep, by which they are
-/// found.
+/// Creates a Pod with three processes, two of which hide, and returns their supervisor, and the time they sleep, by
+/// which they are found.
 async fn family(lab: &TestCluster, number: u32) -> (i32, String) {
     let time = format!("{}.{number}", 100_000 + std::process::id());
     let command = format!("setsid env -i sleep {time} & env -i sleep {time} & sleep {time}");
@@ -90,7 +90,7 @@ async fn family(lab: &TestCluster, number: u32) -> (i32, String) {
     (parent(pid(&lab.until_ready("family").await)), time)
 }
 
-/// Children of the command do not die with the supervisor by themselves: the guard ends them, even without a node.
+/// Children of the command do not die with the supervisor by themselves: the guard stops them, even without a node.
 #[tokio::test]
 async fn a_killed_supervisor_and_server_leave_no_children() {
     let mut lab = TestCluster::with(|options| options.outlives_server(Duration::from_secs(60))).await;
@@ -101,7 +101,7 @@ async fn a_killed_supervisor_and_server_leave_no_children() {
     until_count(&time, 0).await;
 }
 
-/// If the guard is killed as well, the next supervisor ends the processes before it starts any.
+/// If the guard is killed as well, the next supervisor stops the processes before it starts any.
 #[tokio::test]
 async fn the_next_supervisor_ends_what_nobody_could() {
     let mut lab = TestCluster::with(|options| options.outlives_server(Duration::from_secs(60))).await;
@@ -119,7 +119,7 @@ async fn the_next_supervisor_ends_what_nobody_could() {
     assert!(with_word(&time).is_empty());
 }
 
-/// A container that creates orphans all the time: the supervisor reaps them as they end.
+/// A container that creates orphans all the time: the supervisor reaps them as they exit.
 #[tokio::test]
 async fn ended_orphans_do_not_pile_up() {
     let lab = TestCluster::new().await;
@@ -154,7 +154,7 @@ async fn a_stopped_node_ends_everything_and_goes_on_later() {
     let pod = lab.until("goes", "restarted", is_taken_up).await;
     assert!(is_alive(pid(&pod)));
     lab.until_started("goes", 2).await;
-    // Runs that end by themselves are counted as usual.
+    // Runs that exit by themselves are counted as usual.
     kill(pid(&pod));
     lab.until("goes", "restarted", |pod| {
         main_status(pod).is_some_and(|one| one.restart_count == 1 && one.ready)
@@ -177,7 +177,7 @@ async fn what_runs_once_is_disrupted_by_a_stop() {
     }
 }
 
-/// Files that the starter of the server left open are inherited by neither the supervisor nor a container.
+/// Files that the process which started the server left open are inherited by neither the supervisor nor a container.
 #[tokio::test]
 async fn open_files_are_not_inherited() {
     let file = tempfile::NamedTempFile::new().unwrap();
@@ -195,7 +195,7 @@ async fn open_files_are_not_inherited() {
     }
 }
 
-/// A slow probe ends with its container: a stop does not wait for it.
+/// A slow probe stops together with its container: a stop does not wait for it.
 #[tokio::test]
 async fn a_long_probe_does_not_outlive_its_container() {
     let mut lab = TestCluster::new().await;

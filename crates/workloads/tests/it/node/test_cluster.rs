@@ -1,4 +1,4 @@
-//! A control plane in this process and a node with real processes, in real time.
+//! Provides a control plane in this process and a node with real processes, in real time.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -69,7 +69,7 @@ impl TestCluster {
         Self { client, logs, folder, shared, stop, node, _plane: plane }
     }
 
-    /// Ends the node as if it were killed, but not its supervisor; then starts another node.
+    /// Stops the node as if it were killed, but not its supervisor; then starts another node.
     pub(crate) async fn replace_node(&mut self, change: impl FnOnce(NodeOptions) -> NodeOptions) {
         self.abort_node().await;
         (self.logs, self.stop, self.node) = start(&self.client, self.folder.path(), change).await;
@@ -106,7 +106,7 @@ impl TestCluster {
         Api::namespaced(self.client.clone(), "default")
     }
 
-    /// Creates any object of the default namespace from its JSON.
+    /// Creates any object in the default namespace from its JSON.
     pub(crate) async fn create<K>(&self, object: Value) -> K
     where
         K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
@@ -124,7 +124,7 @@ impl TestCluster {
         self.create(json!({"metadata": {"name": name, "labels": {"app": name}}, "spec": spec})).await
     }
 
-    /// Creates a Pod of one container that runs a shell.
+    /// Creates a Pod with one container that runs a shell.
     pub(crate) async fn shell(&self, name: &str, script: &str, restart: &str) -> Pod {
         let container = json!({"name": "main", "image": "none", "command": ["sh", "-c", script]});
         self.pod(name, json!({"restartPolicy": restart, "containers": [container]})).await
@@ -146,7 +146,7 @@ impl TestCluster {
         .await
     }
 
-    /// Returns the output of a Pod from its start to its end.
+    /// Returns the whole output of a Pod once it has exited.
     pub(crate) async fn said_by(&self, name: &str, spec: Value) -> String {
         self.pod(name, spec).await;
         let is_over =
@@ -312,7 +312,7 @@ pub(crate) fn main_status(pod: &Pod) -> Option<&ContainerStatus> {
     pod.status.as_ref()?.container_statuses.as_ref()?.first()
 }
 
-/// Returns why the first main container waits.
+/// Returns why the first main container is waiting.
 pub(crate) fn waiting(pod: &Pod) -> Option<&str> {
     main_status(pod)?.state.as_ref()?.waiting.as_ref()?.reason.as_deref()
 }
@@ -344,7 +344,7 @@ pub(crate) async fn until_count(word: &str, count: usize) -> Vec<i32> {
     .await
 }
 
-/// Returns a field of the kernel's status of a process.
+/// Returns a field of a process's kernel status.
 pub(crate) fn field(pid: i32, name: &str) -> String {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));

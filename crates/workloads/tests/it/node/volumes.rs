@@ -1,4 +1,4 @@
-//! Volumes: files exist at the requested paths, or where the node says.
+//! Tests volumes: files exist at the requested paths, or where the node says.
 
 use homeostat_workloads::node::NodeOptions;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
@@ -28,7 +28,7 @@ fn spec(script: &str, mounts: &Value) -> Value {
     ]})
 }
 
-/// By variable, as every container can reach them whatever the system supports.
+/// Volumes are reached through the variable, which works for every container whatever the system supports.
 #[tokio::test]
 async fn every_sort_is_a_folder() {
     let lab = with_sources(NodeOptions::without_namespaces).await;
@@ -62,7 +62,7 @@ async fn with_namespaces_a_volume_is_where_it_was_asked_for() {
         {"name": "empty", "mountPath": "/homeostat-test/data"},
         {"name": "keys", "mountPath": "/homeostat-test/data/keys", "readOnly": true},
         {"name": "files", "mountPath": "/homeostat-test/b", "subPath": "b.txt"},
-        // After one below the root, if that is our own, and inside a folder of the host.
+        // This comes after a path below the root, if that is our own, and is inside a folder of the host.
         {"name": "files", "mountPath": "/usr/homeostat-test/deep/er"},
         {"name": "host", "mountPath": "/homeostat-test/host", "readOnly": true},
         {"name": "files", "mountPath": "/homeostat-test/host/in/side"},
@@ -94,7 +94,7 @@ async fn with_namespaces_a_volume_is_where_it_was_asked_for() {
     assert_eq!(std::fs::read_dir(host.path()).unwrap().count(), 1, "nothing was made in the host's folder");
 }
 
-/// Modes of single files, parts named by a variable, and read-only contents.
+/// Tests the modes of single files, parts named by a variable, and read-only contents.
 #[tokio::test]
 async fn details_of_volumes_are_minded() {
     let lab = TestCluster::new().await;
