@@ -180,6 +180,7 @@ impl Builder {
         bootstrap::write(&backend, &born).await?;
         backend.observe_services();
         backend.size.observe(&backend.store.snapshot());
+        backend.seen_kinds.observe_all(&backend.store.snapshot());
         let background = BackgroundWorker::new(Arc::clone(&backend), self.background, born)
             .with_credentials(Arc::clone(&authenticator), self.authority);
         if let Some(log) = &self.audit {
