@@ -1,6 +1,6 @@
 //! The vocabulary shared by all other crates: what an object is called ([`Key`]), when it changed ([`Revision`]), which
 //! one it is ([`Uid`]), which ones are meant ([`selector`]), the time ([`clock`]), randomness ([`entropy`]), stable
-//! hashes ([`hash`]), what happened ([`journal`], [`write_history`]), container logs and streams ([`container_log`],
+//! hashes ([`hash`]), what happened ([`journal`], [`write_history`]), what operators are doing ([`activity`]), container logs and streams ([`container_log`],
 //! [`container_stream`]), what a write changed ([`field_diff`]), what a request asks for ([`request_target`]), which
 //! part of an object is state ([`canonical_state`]), how a failing simulation is saved ([`recorded_run`]), amounts with
 //! units ([`quantity`]) and schedules ([`cron`]).
@@ -10,6 +10,7 @@
 
 #![deny(clippy::exit)]
 
+pub mod activity;
 pub mod canonical_state;
 pub mod clock;
 pub mod container_log;
