@@ -6,6 +6,8 @@
 //! survives just as it survives a kill.
 
 #[cfg(feature = "console")]
+mod announced_operators;
+#[cfg(feature = "console")]
 mod console;
 #[cfg(not(feature = "console"))]
 #[path = "no_console.rs"]
