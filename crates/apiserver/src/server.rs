@@ -349,7 +349,8 @@ impl ApiServer {
             authenticator: &self.shared.authenticator,
         };
         let cost = call.cost(&body);
-        let cost = if audited.is_some_and(AuditRecord::keeps_bodies) { cost.parsed_twice() } else { cost };
+        let cost =
+            if audited.is_some_and(AuditRecord::keeps_bodies) { cost.with_copy_of_text() } else { cost };
         if let Some(asked) = crate::verbs::ReviewRequest::of_call(&call) {
             let answer = async {
                 audited.inspect(|audit| audit.set_request_body(&body));
