@@ -2,8 +2,8 @@
 //!
 //! **Invariant:** an answer of which less than [`limits::STALL_BYTES`] was read in [`limits::STALL_TIME`] ends its
 //! connection and frees its memory; so does a list whose outdated objects exceed the available memory. Time that the
-//! server itself takes does not count. Watches and logs are exempt, because they have nothing to send most of the
-//! time.
+//! server itself takes does not count, nor that of a Pod whose answer is passed on. Watches and logs are exempt, because
+//! they have nothing to send most of the time.
 
 use std::collections::BTreeMap;
 use std::fmt;

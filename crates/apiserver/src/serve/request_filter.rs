@@ -178,7 +178,7 @@ impl RequestFilter {
             Body::List(_, kept) => Some(ListResponseInProgress::new(Arc::clone(kept), memory.clone())),
             _ => None,
         };
-        let in_progress = (!class.is_long_running()).then(|| client.progress.begin(list));
+        let in_progress = (!class.may_rest(&body)).then(|| client.progress.begin(list));
         let memory = matches!(body, Body::List(..) | Body::Stream(_) | Body::Proxied(_)).then_some(memory);
         let resources = AnswerResources {
             in_progress,
@@ -368,6 +368,12 @@ impl RequestClass {
 
     fn is_long_running(self) -> bool {
         matches!(self, Self::Watch | Self::Connection)
+    }
+
+    /// Returns whether an answer may wait for its client: a watch or a log has nothing to send most of the time. Any other
+    /// answer must be read, also that of a Pod.
+    fn may_rest(self, body: &Body) -> bool {
+        self.is_long_running() && matches!(body, Body::Stream(_))
     }
 }
 

@@ -120,6 +120,21 @@ async fn an_answer_that_is_not_read_ends_its_connection() {
     server.stop().await;
 }
 
+/// The answer of a Pod does not end by itself, and its slot is one of few.
+#[tokio::test(start_paused = true)]
+async fn an_answer_of_a_pod_that_is_not_read_ends_its_connection() {
+    let server = start();
+    let token = server.credentials.admin_token.clone();
+    let (mut sender, connection) = connect(&server, 1).await;
+    let started = tokio::time::Instant::now();
+    let answer = ask(&mut sender, "/api/v1/namespaces/a/pods/x/proxy/endless", &token).await.unwrap();
+    assert_eq!(answer.status(), 200);
+    let _ = tokio::time::timeout(10 * limits::STALL_TIME, connection).await.expect("it is cut off");
+    assert!(started.elapsed() <= limits::STALL_TIME + Duration::from_secs(1), "{:?}", started.elapsed());
+    drop(answer);
+    server.stop().await;
+}
+
 /// A read has no body. What a client sends nevertheless is not kept while its request waits.
 #[tokio::test]
 async fn bodies_of_reads_are_discarded() {
