@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::answer_memory::{AnswerMemoryReservation, UserAnswerMemory};
-use crate::body::RetainedObjects;
+use crate::body::{Body, RetainedObjects};
 use crate::limits;
 
 /// The answers of one connection that have not been sent completely.
@@ -60,6 +60,12 @@ pub(crate) struct AnswerInProgress {
 }
 
 impl ListResponseInProgress {
+    /// Returns the list that an answer is, if it is one.
+    pub(super) fn of_body(body: &Body, memory: &UserAnswerMemory) -> Option<Self> {
+        let Body::List(_, kept) = body else { return None };
+        Some(Self::new(Arc::clone(kept), memory.clone()))
+    }
+
     /// Creates a list that begins now.
     pub(super) fn new(kept: Arc<dyn RetainedObjects>, memory: UserAnswerMemory) -> Self {
         let age = limits::LIST_CHECK_TIME;

@@ -105,6 +105,34 @@ async fn a_buffered_answer_keeps_its_slot() {
     server.stop().await;
 }
 
+/// Strangers who read nothing must not make the server look dead to those who check on it, even if they leave the answers
+/// to probes unread, too.
+#[tokio::test]
+async fn probes_are_answered_while_strangers_read_nothing() {
+    const CONNECTIONS: usize = 4;
+    const ANONYMOUS: &str = "";
+    let server = start();
+    let mut unread = Vec::new();
+    let most = limits::UNAUTHENTICATED_REFUSALS_MAX;
+    for (path, streams) in [("/who", limits::USER_READS_MAX / CONNECTIONS), ("/healthz", most)] {
+        for _ in 0..CONNECTIONS {
+            let (mut sender, _connection) = connect(&server, 0).await;
+            for _ in 0..streams {
+                let answer = ask(&mut sender, path, ANONYMOUS).await.unwrap();
+                assert_eq!(answer.status(), 200, "{path}");
+                unread.push((answer, sender.clone()));
+            }
+        }
+    }
+    let (mut sender, _connection) = connect(&server, 64 * 1024).await;
+    assert_eq!(ask(&mut sender, "/who", ANONYMOUS).await.unwrap().status(), 429);
+    for path in ["/healthz", "/livez", "/readyz?verbose"] {
+        assert_eq!(ask(&mut sender, path, ANONYMOUS).await.unwrap().status(), 200, "{path}");
+    }
+    drop(unread);
+    server.stop().await;
+}
+
 /// Time stands still and jumps to the next deadline when every task waits.
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_is_not_read_ends_its_connection() {
