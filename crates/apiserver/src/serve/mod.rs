@@ -77,6 +77,22 @@ pub struct Config {
     pub entropy: Entropy,
 }
 
+/// A socket that listens, before anything else of its server exists.
+#[derive(Debug)]
+pub struct ListeningSocket {
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+impl ListeningSocket {
+    /// Takes the port; port 0 selects any free one.
+    pub fn bind(address: SocketAddr) -> Result<Self, Error> {
+        let listener = listener::bind(address)?;
+        let address = listener.local_addr().map_err(|source| Error::Bind { address, source })?;
+        Ok(Self { listener, address })
+    }
+}
+
 /// A server that listens and has its credentials, but does not answer requests yet.
 pub struct Server {
     listener: TcpListener,
@@ -92,9 +108,13 @@ pub struct Server {
 impl Server {
     /// Takes the port, creates or loads the credentials, and writes the kubeconfig.
     pub fn bind(config: Config) -> Result<Self, Error> {
-        let listener = listener::bind(config.listen)?;
-        let address =
-            listener.local_addr().map_err(|source| Error::Bind { address: config.listen, source })?;
+        Self::on(ListeningSocket::bind(config.listen)?, config)
+    }
+
+    /// Like [`bind`](Self::bind), on a socket that was bound to `config.listen` before. Whoever has other things to write
+    /// takes the port first, so that nothing is left behind if it is in use.
+    pub fn on(socket: ListeningSocket, config: Config) -> Result<Self, Error> {
+        let ListeningSocket { listener, address } = socket;
         let Config { storage, kubeconfig, clock, entropy, .. } = config;
         let names = certificate_names(config.listen.ip());
         let credentials = Credentials::load(&storage, &names, clock, &entropy)?;
