@@ -148,8 +148,7 @@ impl Up {
     /// Returns the tokens from the given file.
     fn tokens(&self) -> Result<StaticTokens, String> {
         let Some(file) = &self.token_auth_file else { return Ok(StaticTokens::default()) };
-        let text = std::fs::read_to_string(file).map_err(|error| error.to_string());
-        text.and_then(|text| StaticTokens::parse(&text))
+        StaticTokens::load(file)
             .map_err(|why| format!("cannot use --token-auth-file {}: {why}", file.display()))
     }
 

@@ -18,13 +18,15 @@ use homeostat_api::kinds::core::service::API_SERVER_ADDRESS;
 use homeostat_core::{Clock, Entropy};
 use homeostat_store::SharedStore;
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use self::credential_reload::{CredentialReloader, CredentialSource, ReloadableTls};
+use self::credential_reload::{CredentialReloader, CredentialSource, FILE_INTERVAL, ReloadableTls};
 use self::machine_addresses::AddressFamily;
 use crate::auth::{Authenticator, Identity, StaticTokens, TokenIssuer};
 use crate::certificates::authority::CertificateAuthority;
+use crate::certificates::root_ca::RootCa;
 
 mod answer_memory;
 mod answer_progress;
@@ -103,6 +105,7 @@ pub struct Server {
     reload_interval: Duration,
     tokens: StaticTokens,
     authority: Option<Arc<CertificateAuthority>>,
+    root_ca: watch::Sender<String>,
 }
 
 impl Server {
@@ -125,7 +128,18 @@ impl Server {
         let source = CredentialSource { storage, names, clock, entropy };
         let reload_interval = source.interval();
         let authority = credentials.authority()?.map(Arc::new);
-        Ok(Self { listener, address, kubeconfig, credentials, source, reload_interval, tokens, authority })
+        let root_ca = watch::Sender::new(credentials.ca_pem.clone());
+        Ok(Self {
+            listener,
+            address,
+            kubeconfig,
+            credentials,
+            source,
+            reload_interval,
+            tokens,
+            authority,
+            root_ca,
+        })
     }
 
     /// Sets how often credential files are re-read. The default is every ten seconds.
@@ -135,9 +149,12 @@ impl Server {
         self
     }
 
-    /// Also accepts these tokens, each as its user.
+    /// Also accepts these tokens, each as its user. If they come from a file, it is followed.
     #[must_use]
     pub fn with_tokens(mut self, tokens: StaticTokens) -> Self {
+        if tokens.file().is_some() {
+            self.reload_interval = self.reload_interval.min(FILE_INTERVAL);
+        }
         self.tokens = tokens;
         self
     }
@@ -180,6 +197,11 @@ impl Server {
         self.authority.clone()
     }
 
+    /// Returns the certificate authority that clients should trust, now and after it was renewed.
+    pub fn root_ca(&self) -> RootCa {
+        RootCa::following(&self.root_ca)
+    }
+
     /// Returns the credentials.
     pub fn credentials(&self) -> &Credentials {
         &self.credentials
@@ -192,7 +214,8 @@ impl Server {
         let keys = self.credentials.token_keys()?;
         let issuer = TokenIssuer::new(keys, store, *clock, entropy.clone())
             .named(&self.credentials.token_keys.issuers);
-        let authenticator = Authenticator::new(*clock).with_tokens(&self.tokens).with_issuer(issuer);
+        let authenticator = Authenticator::new(*clock).with_issuer(issuer);
+        authenticator.set_tokens(&self.tokens);
         let admin_token = &self.credentials.admin_token;
         Ok(if admin_token.is_empty() {
             authenticator
@@ -235,6 +258,9 @@ impl Server {
             tls: Arc::clone(&tls),
             authenticator: Arc::clone(&authenticator),
             authority: self.authority,
+            tokens: self.tokens,
+            root_ca: self.root_ca,
+            kubeconfig: (self.kubeconfig, url(self.address)),
         };
         let context = connection::ConnectionServer {
             connections: connection_table::ConnectionTable::new(listener::connections_max()),

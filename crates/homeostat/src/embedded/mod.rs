@@ -146,7 +146,7 @@ impl Builder {
         self
     }
 
-    /// Also accepts these tokens, each as its user.
+    /// Also accepts these tokens, each as its user. A file that they were loaded from is followed.
     #[must_use]
     pub fn tokens(mut self, tokens: StaticTokens) -> Self {
         self.tokens = tokens;
@@ -201,7 +201,7 @@ impl Builder {
                 builder = builder
                     .authenticator(Arc::clone(&authenticator))
                     .authority(server.authority())
-                    .root_ca(&*server.credentials().ca_pem)
+                    .root_ca(server.root_ca())
                     .address(server.advertised());
                 Some(authenticator)
             }
