@@ -3,7 +3,7 @@
 //! hashes ([`hash`]), what happened ([`journal`], [`write_history`]), what operators are doing ([`activity`]), container logs and streams ([`container_log`],
 //! [`container_stream`]), what a write changed ([`field_diff`]), what a request asks for ([`request_target`]), which
 //! part of an object is state ([`canonical_state`]), how a failing simulation is saved ([`recorded_run`]), amounts with
-//! units ([`quantity`]) and schedules ([`cron`]).
+//! units ([`quantity`]), schedules ([`cron`]) and how texts of others are printed ([`terminal_text`]).
 //!
 //! **Invariant:** no I/O and no tasks here. Time and randomness enter the system only through [`clock`] and
 //! [`entropy`], so the simulator controls both.
@@ -26,6 +26,7 @@ pub mod recorded_run;
 pub mod request_target;
 pub mod revision;
 pub mod selector;
+pub mod terminal_text;
 pub mod uid;
 pub mod write_history;
 
