@@ -17,6 +17,7 @@ use homeostat_api::storage_identity::ResourceIdentity;
 use homeostat_core::{Clock, Entropy, Key};
 use homeostat_store::{Committed, Entry, Error, Expect, Op, SharedStore, Snapshot, Txn};
 
+use crate::admission::SeenKinds;
 use crate::auth::Authorizer;
 use crate::background_queue::{AbandonedCommit, BackgroundQueue, ReplacedEntry};
 use crate::conversion::Conversions;
@@ -103,6 +104,8 @@ pub(crate) struct Backend {
     pub(crate) services: ServiceAllocator,
     /// The total size of the stored objects.
     pub(crate) size: StoreSize,
+    /// Which of the kinds that admission looks up have objects.
+    pub(crate) seen_kinds: SeenKinds,
     /// The source of Pod logs, once a node has registered one.
     pub(crate) logs: OnceLock<Arc<dyn LogSource>>,
     /// The source of connections to containers, once a node has registered one.
@@ -136,6 +139,7 @@ impl Backend {
             notices: BackgroundQueue::default(),
             services: ServiceAllocator::default(),
             size: StoreSize::new(store_bytes_max),
+            seen_kinds: SeenKinds::default(),
             logs: OnceLock::new(),
             streams: OnceLock::new(),
             writes: WriteHistory::new(clock.now()),
@@ -166,6 +170,7 @@ impl Backend {
             notices: self.notices.forked(),
             services: self.services.forked(),
             size: self.size.forked(),
+            seen_kinds: self.seen_kinds.forked(),
             logs: OnceLock::new(),
             streams: OnceLock::new(),
             writes: WriteHistory::new(clock.now()),
@@ -198,6 +203,8 @@ impl Backend {
     ) -> Result<Committed, Error> {
         let steps = others.iter().map(|step| (&step.op, step.old.as_ref()));
         self.check_sizes([(&op, old)].into_iter().chain(steps))?;
+        self.seen_kinds.observe(&key);
+        others.iter().for_each(|step| self.seen_kinds.observe(&step.key));
         let mut txn = Txn::one(key.clone(), expect_unchanged(old), op);
         let mut replaced = vec![(key, old.cloned())];
         for step in others {

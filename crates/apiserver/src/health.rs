@@ -48,7 +48,14 @@ pub(crate) fn probe(path: &str, query: &Query, checks: &[HealthCheck<'_>]) -> Op
     }
 }
 
-/// Returns the content of `/metrics/slis`: the current result of each check in each probe. Past results are not
+/// Returns whether the path is that of a probe, or of one of its checks.
+pub(crate) fn is_probe(path: &str) -> bool {
+    path.strip_prefix('/')
+        .and_then(|path| path.split('/').next())
+        .is_some_and(|first| PROBES.contains(&first))
+}
+
+/// Returns the content of `/metrics/slis`: how each check of each probe ends now. How often each ended how is not
 /// counted.
 pub(crate) fn indicators(checks: &[HealthCheck<'_>]) -> String {
     let mut text = String::from(

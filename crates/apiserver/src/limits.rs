@@ -29,8 +29,15 @@ pub const USER_WRITES_MAX: usize = 200;
 pub const READS_MAX: usize = 2 * USER_READS_MAX;
 /// The maximum number of concurrent writes by all users: no user can use them all.
 pub const WRITES_MAX: usize = 2 * USER_WRITES_MAX;
-/// The maximum number of open watches and followed logs per user: an operator has one for each kind that it watches, a
-/// node a few dozen, and a controller manager about a hundred. An idle watch costs about ten kilobytes.
+/// Health probes that are answered at the same time, with slots of their own: strangers share the slots of reads, and must
+/// not make the server look dead by leaving answers unread. A probe takes microseconds and gives its slot back before
+/// its answer is sent, so a few are enough for every monitor.
+pub const PROBES_MAX: usize = 32;
+/// The longest path and query of a request that counts as a probe. Its answer may repeat them, and must stay as small
+/// as a refusal.
+pub const PROBE_URI_BYTES_MAX: usize = 512;
+/// Open watches and followed logs of one user: an operator has one for each kind that it watches, a node a few dozen,
+/// and a controller manager about a hundred. An idle one costs about ten kilobytes.
 pub const USER_WATCHES_MAX: usize = 1000;
 /// The maximum number of open watches of all users. Administrators have separate limits, here and above.
 pub const WATCHES_MAX: usize = 8 * USER_WATCHES_MAX;
@@ -83,8 +90,8 @@ pub const CLOSING_MAX: usize = 64;
 /// The time from the handshake to the first authenticated request. Clients connect to send a request; an anonymous
 /// probe connects again.
 pub const UNAUTHENTICATED_TIME: Duration = Duration::from_secs(10);
-/// The number of refusals that the client of an unauthenticated connection may leave unread; after that, streams are
-/// reset. A refusal costs about 4 KB, and an honest client reads the message that its token is wrong.
+/// Refusals and answers to probes that the client of an unauthenticated connection may leave unread; after that, streams
+/// are reset. A refusal costs about 4 KB, and an honest client reads that its token is wrong.
 pub const UNAUTHENTICATED_REFUSALS_MAX: usize = 16;
 /// The number of streams on such a connection that are reset before it is closed: a stream takes about a kilobyte until
 /// the client notices.

@@ -41,6 +41,7 @@ use crate::background::{BackgroundTasks, BackgroundWorker};
 use crate::body::Body;
 use crate::bootstrap;
 use crate::certificates::authority::CertificateAuthority;
+use crate::certificates::root_ca::RootCa;
 use crate::expensive_requests::{ExpensiveRequests, RequestCost};
 use crate::metrics::{self, Metrics, RequestLabels};
 use crate::request::{
@@ -88,7 +89,7 @@ pub struct Builder {
     entropy: Entropy,
     identity: Identity,
     authenticator: Option<Arc<Authenticator>>,
-    root_ca: String,
+    root_ca: RootCa,
     address: Option<SocketAddr>,
     store_bytes_max: usize,
     admission: AdmissionConfig,
@@ -128,10 +129,10 @@ impl Builder {
         self
     }
 
-    /// Sets the certificate authority that is written into every namespace.
+    /// Sets the certificate authority that is written into every namespace: the PEM, or one that is followed.
     #[must_use]
-    pub fn root_ca(mut self, pem: impl Into<String>) -> Self {
-        self.root_ca = pem.into();
+    pub fn root_ca(mut self, authority: impl Into<RootCa>) -> Self {
+        self.root_ca = authority.into();
         self
     }
 
@@ -176,12 +177,14 @@ impl Builder {
             backend.authorizer = Authorizer::new(Arc::clone(&backend.store)).allowing_everything(true);
         }
         let backend = Arc::new(backend);
-        let born = bootstrap::objects::BootstrapConfig { address: self.address, ca_pem: self.root_ca };
+        let born = bootstrap::objects::BootstrapConfig { address: self.address, ca_pem: self.root_ca.pem() };
         bootstrap::write(&backend, &born).await?;
         backend.observe_services();
         backend.size.observe(&backend.store.snapshot());
+        backend.seen_kinds.observe_all(&backend.store.snapshot());
         let background = BackgroundWorker::new(Arc::clone(&backend), self.background, born)
-            .with_credentials(Arc::clone(&authenticator), self.authority);
+            .with_credentials(Arc::clone(&authenticator), self.authority)
+            .with_root_ca(self.root_ca);
         if let Some(log) = &self.audit {
             let (clock, entropy) = (backend.clock, backend.entropy.clone());
             authenticator.record_refusals(Box::new(RefusalAudit { log: Arc::clone(log), clock, entropy }));
@@ -211,7 +214,7 @@ impl ApiServer {
             entropy: Entropy::system(),
             identity: Identity::admin(),
             authenticator: None,
-            root_ca: String::new(),
+            root_ca: RootCa::default(),
             address: None,
             store_bytes_max: STORE_BYTES_MAX,
             admission: AdmissionConfig::without_service_accounts(),
@@ -349,7 +352,8 @@ impl ApiServer {
             authenticator: &self.shared.authenticator,
         };
         let cost = call.cost(&body);
-        let cost = if audited.is_some_and(AuditRecord::keeps_bodies) { cost.parsed_twice() } else { cost };
+        let cost =
+            if audited.is_some_and(AuditRecord::keeps_bodies) { cost.with_copy_of_text() } else { cost };
         if let Some(asked) = crate::verbs::ReviewRequest::of_call(&call) {
             let answer = async {
                 audited.inspect(|audit| audit.set_request_body(&body));

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use homeostat::plan::plan_workloads;
 use homeostat::runtime::connect_client;
 use homeostat::runtime::plan_command::PlanOptions;
+use homeostat_core::terminal_text::escape_controls;
 
 /// Print what a change would do: which objects would be created, changed and deleted, field by field
 #[derive(clap::Args)]
@@ -47,7 +48,8 @@ impl Plan {
         match self.print() {
             Ok(code) => ExitCode::from(code),
             Err(error) => {
-                eprintln!("error: {error}");
+                // It may quote what others wrote.
+                eprintln!("error: {}", escape_controls(&error.to_string()));
                 ExitCode::FAILURE
             }
         }

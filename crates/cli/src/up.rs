@@ -1,7 +1,7 @@
 //! `homeostat up`: runs the embedded control plane.
 //!
-//! **Invariant:** the line `ready …` is printed once, when the server answers requests, and nothing else goes to
-//! stdout, unless the audit log is written there. The store is opened (and locked) before anything in the data folder
+//! **Invariant:** the line `ready …` is printed once, when the server answers requests, unless it was told to stop before;
+//! nothing else goes to stdout, unless the audit log is written there. The store is opened (and locked) before anything in the data folder
 //! is written.
 
 use std::error::Error;
@@ -148,8 +148,7 @@ impl Up {
     /// Returns the tokens from the given file.
     fn tokens(&self) -> Result<StaticTokens, String> {
         let Some(file) = &self.token_auth_file else { return Ok(StaticTokens::default()) };
-        let text = std::fs::read_to_string(file).map_err(|error| error.to_string());
-        text.and_then(|text| StaticTokens::parse(&text))
+        StaticTokens::load(file)
             .map_err(|why| format!("cannot use --token-auth-file {}: {why}", file.display()))
     }
 
@@ -197,11 +196,13 @@ impl Up {
             builder = builder.node(self.node_options(&location));
         }
         let mut control = builder.start().await?;
-        if let Some(meaning) = self.node_notice() {
-            // It does not matter if stdout is closed.
-            let _ = writeln!(std::io::stderr(), "{meaning}");
+        if let Some(line) = ready_line(&control, &stop) {
+            if let Some(meaning) = self.node_notice() {
+                // It does not matter if stderr is closed.
+                let _ = writeln!(std::io::stderr(), "{meaning}");
+            }
+            print_only_line(&line)?;
         }
-        print_ready_line(&control)?;
         let outcome = tokio::select! {
             () = stop.cancelled() => Ok(()),
             failed = control.failed() => failed,
@@ -284,11 +285,19 @@ async fn end_on_signal() -> std::io::Result<()> {
     std::process::exit(1);
 }
 
-/// Prints the only line on stdout. It does not matter if stdout is closed.
-fn print_ready_line(plane: &ControlPlane) -> std::io::Result<()> {
+/// Returns the line that says where the server is; `None` if it was told to stop while it started, because then nobody
+/// will be served.
+fn ready_line(plane: &ControlPlane, stop: &CancellationToken) -> Option<String> {
+    if stop.is_cancelled() {
+        return None;
+    }
     let kubeconfig = plane.kubeconfig().unwrap_or(Path::new("")).display();
     let console = plane.console_url().map(|url| format!(" console={url}")).unwrap_or_default();
-    let line = format!("ready {} kubeconfig={kubeconfig}{console}\n", plane.url().unwrap_or_default());
+    Some(format!("ready {} kubeconfig={kubeconfig}{console}\n", plane.url().unwrap_or_default()))
+}
+
+/// Prints the only line on stdout. It does not matter if stdout is closed.
+fn print_only_line(line: &str) -> std::io::Result<()> {
     match std::io::stdout().write_all(line.as_bytes()).and_then(|()| std::io::stdout().flush()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error),
         _ => Ok(()),
@@ -309,5 +318,23 @@ impl DataLocation {
             Self::Folder(folder) => folder,
         };
         folder.join("kubeconfig")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_start_that_was_told_to_stop_is_never_ready() {
+        let folder = tempfile::tempdir().unwrap();
+        let address = SocketAddr::from(([127, 0, 0, 1], 0));
+        let builder = ControlPlane::builder().listen(address, folder.path().join("kubeconfig"));
+        let (plane, stop) = (builder.start().await.unwrap(), CancellationToken::new());
+        let line = ready_line(&plane, &stop).expect("nobody told it to stop");
+        assert!(line.starts_with("ready https://127.0.0.1:") && line.ends_with("kubeconfig\n"), "{line}");
+        stop.cancel();
+        assert_eq!(ready_line(&plane, &stop), None);
+        plane.stop().await.unwrap();
     }
 }

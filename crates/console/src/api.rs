@@ -8,10 +8,13 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use futures::stream::{self, BoxStream};
 use futures::{Stream, StreamExt as _};
+use homeostat_core::Clock;
 use serde_json::Value;
 
 use crate::bounded_json::{BoundedJson, DocumentShape, FoundJson, OBJECT_LIMITS, SizeLimits};
 use crate::console_source::{ApiAnswer, ApiRequest, ConsoleSource};
+use crate::viewer_login::Viewer;
+use crate::viewer_operators::{OperatorAnswerCache, ViewerOperators};
 
 const JSON: &str = "application/json";
 /// The media type of aggregated discovery, which lists all kinds of all groups in one response.
@@ -48,11 +51,28 @@ pub(crate) enum WatchItem {
 pub(crate) struct ViewerApi {
     source: Arc<dyn ConsoleSource>,
     token: String,
+    operators: Option<Arc<ViewerOperators>>,
 }
 
 impl ViewerApi {
     pub(crate) fn new(source: Arc<dyn ConsoleSource>, token: String) -> Self {
-        Self { source, token }
+        Self { source, token, operators: None }
+    }
+
+    /// Adds the operators of other processes, as this viewer sees them.
+    pub(crate) fn with_operators(
+        mut self,
+        cache: &OperatorAnswerCache,
+        viewer: &Viewer,
+        clock: Clock,
+    ) -> Self {
+        self.operators = cache.of_viewer(&*self.source, &self.token, &viewer.namespaces, clock);
+        self
+    }
+
+    /// Returns the operators of other processes; `None` if there are none to ask.
+    pub(crate) fn operators(&self) -> Option<Arc<ViewerOperators>> {
+        self.operators.clone()
     }
 
     async fn call(&self, path: &str, accept: &'static str, review: Option<Bytes>) -> ApiAnswer {
@@ -258,7 +278,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_watch_that_just_stops_says_so() {
+    async fn a_watch_that_breaks_off_reports_its_end() {
         let items: Vec<WatchItem> = watch_items(stream::iter([]).boxed(), OBJECT_LIMITS).collect().await;
         assert!(matches!(items.as_slice(), [WatchItem::Ended(_)]), "{items:?}");
     }

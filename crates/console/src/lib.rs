@@ -5,10 +5,9 @@
 //! (how much of an object is read), `kinds`, `row` and `object_health` (objects as lines of a list), `live` (all objects
 //! and their changes), `object_story` (one object), `object_access_check` (which records a viewer may read), `history_window`
 //! (how far back history reaches), `recording` (a failing simulation instead of a cluster), `redact` (what no page may
-//! show), [`activity`] (what operators are doing), [`server`] and `connections` (a listener of its own). The page
+//! show), `viewer_operators`, `repeated_question` and `other_journals` (the operators of other processes), [`server`] and `connections` (a listener of its own). The page
 //! itself is in `web`, in TypeScript; `web/build.mjs` builds it into `web/dist`.
 
-pub mod activity;
 mod api;
 mod assets;
 mod bounded_json;
@@ -23,15 +22,18 @@ mod live;
 mod object_access_check;
 mod object_health;
 mod object_story;
+mod other_journals;
 mod query;
 mod recording;
 mod redact;
+mod repeated_question;
 mod routes;
 mod row;
 pub mod server;
 mod viewer_login;
+mod viewer_operators;
 
-pub use activity::Activity;
-pub use console_source::{ApiAnswer, ApiRequest, ConsoleSource};
+pub use console_source::{ApiAnswer, ApiRequest, ConsoleSource, OtherOperators};
+pub use homeostat_core::activity::Activity;
 pub use recording::Recording;
 pub use routes::{Console, ConsoleBody, is_same_token};

@@ -12,18 +12,19 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::StreamExt as _;
 use futures::stream::{self, BoxStream, SelectAll};
-use homeostat_core::write_history::ObjectHistory;
+use homeostat_core::activity::{Activity, OperatorAnswers};
+use homeostat_core::write_history::{ObjectHistory, OperatorJournal};
 use homeostat_core::{Clock, Key};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::activity::Activity;
 use crate::api::{Refusal, ViewerApi, WatchItem};
 use crate::bounded_json::{OBJECT_LIMITS, ROW_LIMITS};
 use crate::console_source::ConsoleSource;
 use crate::event_stream_frame::{ALIVE, frame};
 use crate::kinds::WatchedKind;
 use crate::object_access_check::{ANSWER_AGE_MAX, ObjectAccessCheck};
+use crate::other_journals::OtherJournals;
 use crate::redact::{redact, redact_record, redact_write};
 use crate::row::Row;
 
@@ -34,7 +35,7 @@ const LOOK: Duration = Duration::from_secs(1);
 const ALIVE_LOOKS: u32 = 15;
 
 /// The maximum number of records to send; older ones are left out.
-const RECORDS_MAX: usize = 400;
+pub(crate) const RECORDS_MAX: usize = 400;
 
 /// The maximum number of writes to send from the server's history; older ones are left out.
 const WRITES_MAX: usize = 100;
@@ -112,6 +113,7 @@ struct ObjectStory {
     /// The number of records of all objects at the last read.
     seen_records: Option<u64>,
     sent_records: Vec<Value>,
+    others: OtherJournals,
     /// Whether the server has a history, and whether the object has changed since the history was last read.
     has_history: bool,
     is_history_due: bool,
@@ -171,6 +173,7 @@ pub(crate) async fn object_story(
         watches,
         seen_records: None,
         sent_records: Vec::new(),
+        others: OtherJournals::new(api.operators(), now),
         has_history: true,
         is_history_due: true,
         sent_writes: Vec::new(),
@@ -202,6 +205,7 @@ impl ObjectStory {
                         return None;
                     }
                 }
+                answers = self.others.answered() => self.take_others(&answers),
                 Some((part, item)) = self.watches.next(), if !self.watches.is_empty() => {
                     match (part, item) {
                         (StoryPart::Object, WatchItem::Ended(_)) => return None,
@@ -235,6 +239,7 @@ impl ObjectStory {
             }
         }
         self.look_at_records(now).await;
+        self.others.ask_if_due(&self.object.key(), now);
         if self.has_history && std::mem::take(&mut self.is_history_due) {
             self.look_at_history().await;
         }
@@ -253,12 +258,24 @@ impl ObjectStory {
         }
         self.seen_records = Some(records);
         let mut about = self.source.records_about(&self.object.key());
+        about.extend_from_slice(self.others.records());
+        about.sort_by_key(|record| record.at);
         about.drain(..about.len().saturating_sub(RECORDS_MAX));
         let readable = self.rights.readable_records(about, now).await;
         let shown: Vec<Value> = readable.iter().map(redact_record).collect();
         if shown != self.sent_records {
             self.ready.push_back(frame("records", &shown));
             self.sent_records = shown;
+        }
+    }
+
+    /// Takes what the operators of other processes did about the object, and sends which of them did not answer.
+    fn take_others(&mut self, answers: &OperatorAnswers<OperatorJournal>) {
+        if self.others.take(&self.object.key(), answers) {
+            self.seen_records = None;
+        }
+        if let Some(silent) = self.others.silent(answers) {
+            self.ready.push_back(frame("silent", &silent));
         }
     }
 

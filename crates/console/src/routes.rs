@@ -8,13 +8,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::stream::{BoxStream, StreamExt as _};
 use homeostat_core::Clock;
+use homeostat_core::activity::Activity;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Uri, header};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::Frame;
 use serde_json::json;
 
-use crate::activity::Activity;
 use crate::api::{Refusal, ViewerApi};
 use crate::assets::asset;
 use crate::browser_defences;
@@ -28,6 +28,7 @@ use crate::object_story::{StoryObject, object_story};
 use crate::query::Query;
 use crate::recording::Recording;
 use crate::viewer_login::{StreamSlot, StreamSlots, Viewer};
+use crate::viewer_operators::OperatorAnswerCache;
 
 /// The body of a response.
 pub type ConsoleBody = UnsyncBoxBody<Bytes, Infallible>;
@@ -49,6 +50,7 @@ struct ConsoleState {
     title: String,
     hosts: Vec<String>,
     slots: StreamSlots,
+    answers: OperatorAnswerCache,
     /// What is shown instead of a cluster.
     recording: Option<Arc<Recording>>,
 }
@@ -61,8 +63,16 @@ impl Console {
         clock: Clock,
         title: impl Into<String>,
     ) -> Self {
-        let (title, hosts, slots) = (title.into(), Vec::new(), StreamSlots::default());
-        Self(Arc::new(ConsoleState { source, activity, clock, title, hosts, slots, recording: None }))
+        Self(Arc::new(ConsoleState {
+            source,
+            activity,
+            clock,
+            title: title.into(),
+            hosts: Vec::new(),
+            slots: StreamSlots::default(),
+            answers: OperatorAnswerCache::default(),
+            recording: None,
+        }))
     }
 
     /// Creates a console that shows a run of a simulation.
@@ -75,6 +85,7 @@ impl Console {
             title: recording.title.clone(),
             hosts: Vec::new(),
             slots: StreamSlots::default(),
+            answers: OperatorAnswerCache::default(),
             recording: Some(recording),
         }))
     }
@@ -126,6 +137,7 @@ impl Console {
             ConnectionViewer { user: viewer.user.clone(), is_administrator: viewer.is_administrator };
         let slot = self.0.slots.take(&viewer);
         let slot = slot.ok_or_else(|| refusal(StatusCode::TOO_MANY_REQUESTS, TOO_MANY_PAGES))?;
+        let api = api.with_operators(&self.0.answers, &viewer, self.0.clock);
         let answer = match page {
             "now" => Ok(self.open_live(api, viewer, None, slot)),
             "past" => self.open_past(api, viewer, slot).await,

@@ -1,15 +1,16 @@
-//! Defines the vocabulary shared by all other crates: the names of objects ([`Key`]), the revisions at which they
-//! change ([`Revision`]), their unique ids ([`Uid`]), selectors ([`selector`]), the time ([`clock`]), randomness
-//! ([`entropy`]), stable hashes ([`hash`]), records of what happened ([`journal`], [`write_history`]), container logs
-//! and streams ([`container_log`], [`container_stream`]), the changes made by a write ([`field_diff`]), the target of a
-//! request ([`request_target`]), the part of an object that counts as state ([`canonical_state`]), the format of a
-//! saved failing simulation ([`recorded_run`]), amounts with units ([`quantity`]) and schedules ([`cron`]).
+//! The vocabulary shared by all other crates: what an object is called ([`Key`]), when it changed ([`Revision`]), which
+//! one it is ([`Uid`]), which ones are meant ([`selector`]), the time ([`clock`]), randomness ([`entropy`]), stable
+//! hashes ([`hash`]), what happened ([`journal`], [`write_history`]), what operators are doing ([`activity`]), container logs and streams ([`container_log`],
+//! [`container_stream`]), what a write changed ([`field_diff`]), what a request asks for ([`request_target`]), which
+//! part of an object is state ([`canonical_state`]), how a failing simulation is saved ([`recorded_run`]), amounts with
+//! units ([`quantity`]), schedules ([`cron`]) and how texts of others are printed ([`terminal_text`]).
 //!
 //! **Invariant:** this crate performs no I/O and starts no tasks. Time and randomness enter the system only through
 //! [`clock`] and [`entropy`], so the simulator controls both.
 
 #![deny(clippy::exit)]
 
+pub mod activity;
 pub mod canonical_state;
 pub mod clock;
 pub mod container_log;
@@ -25,6 +26,7 @@ pub mod recorded_run;
 pub mod request_target;
 pub mod revision;
 pub mod selector;
+pub mod terminal_text;
 pub mod uid;
 pub mod write_history;
 

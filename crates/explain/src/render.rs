@@ -47,8 +47,8 @@ pub fn render(explanation: &Explanation) -> String {
     escape_controls(&text)
 }
 
-/// Returns the text with its control characters spelled out, except line ends. Much of an explanation was written by
-/// others (messages, annotations, answers), and must not steer the reader's terminal.
+/// Returns the text with its control characters escaped, except line ends. Much of an explanation was written by others
+/// (messages, annotations, answers), and must not send control sequences to the reader's terminal.
 fn escape_controls(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_of_others_do_not_steer_the_terminal() {
+    fn control_characters_do_not_reach_the_terminal() {
         assert_eq!(escape_controls("a\u{1b}[2J\nb\r\u{9b}c ä"), "a\\u{1b}[2J\nb\\u{d}\\u{9b}c ä");
     }
 }

@@ -76,7 +76,7 @@ fn write(target: &Key, seconds: i64, refusal: Option<Refusal>) -> WriteRecord {
     }
 }
 
-/// What is said about a Task when nothing is known.
+/// The first line about a Task of which nothing is known.
 const NOTHING_KNOWN: &str = "Task t has no known state: nothing here is known to watch Task objects (no operator \
     announced itself), and its status is empty.";
 
@@ -89,7 +89,7 @@ fn check(evidence: &Evidence, code: Option<CauseCode>, first: &str) {
 }
 
 #[test]
-fn a_failure_is_told_with_its_attempt_and_the_next_try_until_a_run_ends_well() {
+fn a_failure_is_reported_with_attempt_and_retry_until_a_run_succeeds() {
     let mut evidence = about_task(json!({}));
     let run = vec![(20, started()), (10, failed("create pods/a/x: may not (403)", 3))];
     evidence.journals = vec![journal(run.clone())];
@@ -100,7 +100,7 @@ fn a_failure_is_told_with_its_attempt_and_the_next_try_until_a_run_ends_well() {
          It tries again in 20s, 12:00:20Z.",
     );
     evidence.journals = vec![journal([run.clone(), vec![(5, started())]].concat())];
-    assert_eq!(explain(&evidence).health, Health::Failing, "another try is under way");
+    assert_eq!(explain(&evidence).health, Health::Failing, "another attempt is in progress");
     evidence.journals = vec![journal([run, vec![(5, started()), (4, settled())]].concat())];
     check(
         &evidence,
@@ -110,7 +110,7 @@ fn a_failure_is_told_with_its_attempt_and_the_next_try_until_a_run_ends_well() {
 }
 
 #[test]
-fn failures_are_of_several_sorts() {
+fn failures_are_classified() {
     let code = |error: &str| {
         let mut evidence = about_task(json!({}));
         evidence.journals = vec![journal(vec![(10, failed(error, 1))])];
@@ -127,7 +127,7 @@ fn failures_are_of_several_sorts() {
 }
 
 #[test]
-fn an_operator_that_cannot_watch_is_told() {
+fn an_operator_that_cannot_watch_is_reported() {
     let mut evidence = about_task(json!({}));
     let error = "cannot watch demo.dev/tasks: forbidden".to_owned();
     let state = WatchState::Failing { error, retry: Duration::from_secs(5) };
@@ -141,10 +141,10 @@ fn an_operator_that_cannot_watch_is_told() {
 }
 
 #[test]
-fn a_run_that_does_not_end_is_told() {
+fn a_run_that_does_not_end_is_reported() {
     let mut evidence = about_task(json!({}));
     evidence.journals = vec![journal(vec![(3, started())])];
-    assert_eq!(explain(&evidence).health, Health::Waiting, "three seconds are nothing");
+    assert_eq!(explain(&evidence).health, Health::Waiting, "three seconds are not too long");
     evidence.journals = vec![journal(vec![(70, started())])];
     check(
         &evidence,
@@ -172,7 +172,7 @@ fn a_hot_loop_names_the_field_and_the_other_writer() {
 }
 
 #[test]
-fn a_finalizer_is_told_with_who_should_remove_it() {
+fn a_stuck_finalizer_names_who_should_remove_it() {
     let held = |finalizer: &str| {
         about_task(
             json!({"metadata": {"deletionTimestamp": "2026-11-17T11:59:00Z", "finalizers": [finalizer]}}),
@@ -225,9 +225,9 @@ fn a_refused_write_counts_until_the_next_one() {
     check(&evidence, None, NOTHING_KNOWN);
 }
 
-/// Nothing is stored, so the refusal is all there is.
+/// The object does not exist, so the refusal is the only evidence.
 #[test]
-fn a_refused_creation_is_told() {
+fn a_refused_creation_is_reported() {
     let mut evidence = about_task(json!({}));
     evidence.objects.clear();
     let message =
@@ -270,7 +270,7 @@ fn the_failing_leaf_comes_before_the_conditions_of_its_owners() {
 }
 
 #[test]
-fn a_write_that_two_tell_of_is_told_once_and_failures_are_counted() {
+fn a_write_with_two_reports_appears_once_and_failures_are_counted() {
     let mut evidence = about_task(json!({}));
     let fails = (1..=5).flat_map(|number| {
         let seconds = 20 - i64::from(number);
@@ -298,7 +298,7 @@ fn a_write_that_two_tell_of_is_told_once_and_failures_are_counted() {
 }
 
 #[test]
-fn an_object_that_is_not_there_is_told_with_who_deleted_it() {
+fn a_missing_object_names_who_deleted_it() {
     let mut evidence = about_task(json!({}));
     evidence.objects.clear();
     check(&evidence, None, "Task t in a does not exist.");
@@ -353,7 +353,7 @@ fn the_number_of_others_counts_objects_and_sentences_end_once() {
 }
 
 #[test]
-fn the_last_change_may_be_of_metadata_or_a_deletion_but_no_controllers() {
+fn the_last_change_includes_metadata_and_deletions_but_not_controllers() {
     let mut evidence = about_task(json!({"metadata": {"deletionTimestamp": "2026-11-17T11:59:59Z"}}));
     let change = |seconds, path: [&str; 2], verb: &str| WriteRecord {
         before: Some(Revision::new(1)),
@@ -375,7 +375,7 @@ fn the_last_change_may_be_of_metadata_or_a_deletion_but_no_controllers() {
     let server =
         WriteRecord { user: SERVER_USER.to_owned(), ..change(12, ["metadata", "finalizers"], "patch") };
     evidence.writes.push(server);
-    assert!(last(&evidence).contains("15s ago"), "the server's own metadata is no wish of anybody's");
+    assert!(last(&evidence).contains("15s ago"), "metadata written by the server is not a user's change");
     evidence.writes.push(change(1, ["metadata", "deletionTimestamp"], "delete"));
     assert_eq!(last(&evidence), "Last change: kubectl (user dev) deleted Task t (1s ago, 11:59:59Z).");
 }
@@ -399,5 +399,5 @@ fn the_text_is_short() {
     assert!(text.lines().count() < 40, "{text}");
     assert!(text.lines().skip(1).all(|line| line.chars().count() < 400), "{text}");
     assert!(text.contains("steps of less weight are left out; --json has all"), "{text}");
-    assert!(!text.contains("0 of 9"), "a consequence is not told beside its cause: {text}");
+    assert!(!text.contains("0 of 9"), "a consequence is not shown beside its cause: {text}");
 }

@@ -1,7 +1,7 @@
-//! What mutation begins with: the requests and answers that were recorded from a real kube-apiserver
-//! (`crates/apiserver/tests/recorded`), sorted by what they are.
+//! The initial corpus: requests and answers that were recorded from a real kube-apiserver
+//! (`crates/apiserver/tests/recorded`), sorted by type.
 //!
-//! It is read from the source tree, in the order of its file names, so that every run begins with the same corpus.
+//! It is read from the source tree, in the order of the file names, so that every run begins with the same corpus.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
-/// What the placeholders of recorded answers stand for.
+/// The placeholders in recorded answers, and the values that replace them.
 const PLACEHOLDERS: [(&str, &str); 5] = [
     ("${ns}", "default"),
     ("${ns2}", "other"),
@@ -18,7 +18,7 @@ const PLACEHOLDERS: [(&str, &str); 5] = [
     ("<uid:1>", "5c0d9b6e-7a3f-4c50-9a51-0d6f4b8f2a11"),
 ];
 
-/// The longest word of the dictionary: longer ones are hardly keys, operators or values that matter.
+/// The maximum length of a word in the dictionary: longer texts are rarely keys, operators or values that matter.
 const WORD_BYTES_MAX: usize = 40;
 
 /// Recorded material.
@@ -34,12 +34,12 @@ pub(crate) struct Corpus {
     pub(crate) selectors: Vec<String>,
     /// Methods and paths with their queries.
     pub(crate) paths: Vec<(String, String)>,
-    /// Keys and short texts of all of it.
+    /// Keys and short texts from all recorded material.
     pub(crate) words: Vec<String>,
 }
 
 impl Corpus {
-    /// Reads the recorded scenarios; empty if the source tree is not there.
+    /// Reads the recorded scenarios; the corpus is empty if the source tree does not exist.
     pub(crate) fn load() -> Self {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../apiserver/tests/recorded/scenarios");
         let mut corpus = Self::default();
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_sort_of_material_was_recorded() {
+    fn every_kind_of_input_was_recorded() {
         let corpus = Corpus::load();
         let counts = [
             corpus.objects.len(),

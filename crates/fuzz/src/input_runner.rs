@@ -1,7 +1,7 @@
-//! One input, tried: what it led to, whether it panicked, and what it cost in processor time and memory.
+//! Tries one input: records its outcome, whether it panicked, and how much processor time and memory it used.
 //!
-//! Processor time is that of the whole process, since parts of the system work in threads of their own. Memory is looked
-//! at after inputs that took a while: touching much of it takes time.
+//! Processor time is that of the whole process, because parts of the system run in threads of their own. Memory is
+//! measured only after slow inputs: touching much memory takes time.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,16 +14,16 @@ use serde_json::Value;
 use crate::mutate::INPUT_BYTES_MAX;
 use crate::target::{Features, Target, Violation};
 
-/// The most processor time of an input of at most [`INPUT_BYTES_MAX`].
+/// The maximum processor time for an input of at most [`INPUT_BYTES_MAX`] bytes.
 const PROCESSOR_TIME_MAX: Duration = Duration::from_secs(if cfg!(debug_assertions) { 30 } else { 1 });
-/// The most memory by which an input may grow the process: an object may take 24 MiB, and several copies of it.
+/// The maximum growth of the process's memory by an input: an object may take 24 MiB, and there may be several copies.
 const MEMORY_MAX: u64 = 256 * 1024 * 1024;
-/// How long an input takes at least that touches so much memory.
+/// The minimum time that an input needs to touch that much memory.
 const MEMORY_SUSPECT: Duration = Duration::from_millis(5);
-/// The most letters of a feature that count.
+/// The number of characters of a feature that are hashed.
 const FEATURE_CHARS_MAX: usize = 100;
 
-/// Where the last panic was, and what it said.
+/// The location and the message of the last panic.
 static LAST_PANIC: Mutex<String> = Mutex::new(String::new());
 
 /// Remembers panics instead of printing them.
@@ -55,7 +55,7 @@ impl InputRunner {
         &*self.target
     }
 
-    /// Tries an input. An input that takes too long is tried again, to rule out an accident.
+    /// Tries an input. An input that takes too long is tried again, to rule out a coincidence.
     pub(crate) fn run(&mut self, input: &Value) -> Result<Features, Violation> {
         let (outcome, time) = self.run_once(input);
         if outcome.is_ok() && time > PROCESSOR_TIME_MAX {
@@ -89,7 +89,7 @@ pub(crate) fn processor_time() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or_default())
 }
 
-/// Returns the most memory that the process has ever occupied, in bytes; 0 where this is not known.
+/// Returns the peak memory of the process, in bytes; 0 if it is not known.
 fn peak_memory() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_numbers_make_no_new_feature() {
+    fn names_and_numbers_do_not_change_a_feature() {
         let hash = hash_of_feature;
         assert_eq!(hash("field \"a\" at 17"), hash("field \"b.c\" at 4"));
         assert_ne!(hash("field \"a\""), hash("value \"a\""));

@@ -1,11 +1,11 @@
 //! `homeostat-fuzz`: feeds random input to parsers, patches and checks, and judges what they do.
 //!
-//! Reading order: [`target`] (what a target is), [`targets`] (all of them, one file each), [`corpus`] (what mutation
-//! begins with), [`mutate`], [`input_runner`] (one input), [`worker`] (the loop), [`shrink`], [`supervisor`] (a process
-//! per target).
+//! Reading order: [`target`] (what a target is), [`targets`] (all of them, one file each), [`corpus`] (the initial
+//! inputs), [`mutate`], [`input_runner`] (tries one input), [`worker`] (the loop), [`shrink`], [`supervisor`] (one
+//! process per target).
 //!
-//! Feedback is what an input led to, not which code ran: counters of `-C instrument-coverage` can only be read at run
-//! time through unsafe code, and everything would be compiled once more.
+//! The feedback is the outcome of an input, not the code that ran: the counters of `-C instrument-coverage` can be read
+//! at run time only with unsafe code, and everything would have to be compiled once more.
 
 mod corpus;
 mod input_runner;
@@ -35,7 +35,7 @@ const USAGE_CODE: u8 = 2;
 
 /// Feeds random input to parts of the API server and checks what must hold for every input.
 ///
-/// A failing input is made small and saved. Exit code 1: something failed.
+/// A failing input is shrunk and saved. The exit code is 1 if something failed.
 #[derive(Parser)]
 #[command(after_help = targets_help())]
 struct Arguments {

@@ -1,19 +1,19 @@
-//! Random changes of JSON that keep most of its structure: what is left of a valid input reaches deeper than noise.
+//! Random changes of JSON that keep most of its structure: an almost valid input reaches deeper code than noise does.
 //!
-//! **Invariant:** the same entropy, input and material give the same result. The result is never larger or deeper than
-//! an input may be.
+//! **Invariant:** the same entropy, input and words give the same result. The result never exceeds the limits of an
+//! input.
 
 use homeostat_core::Entropy;
 use serde_json::{Map, Value, json};
 
-/// The most bytes of an input.
+/// The maximum size of an input, in bytes.
 pub(crate) const INPUT_BYTES_MAX: usize = 64 * 1024;
-/// How deep an input may be nested: saved inputs are read by a parser that ends at 128 levels.
+/// The maximum nesting depth of an input: the parser that reads saved inputs accepts at most 128 levels.
 const DEPTH_MAX: usize = 100;
-/// The most changes of one mutation.
+/// The maximum number of changes in one mutation.
 const CHANGES_MAX: u64 = 4;
 
-/// Texts that parsers treat specially, or that are easily treated wrongly.
+/// Texts that parsers treat specially, or are likely to get wrong.
 const ODD_TEXTS: [&str; 24] = [
     "", "/", "~", "~1", "~01", "\\", "-", "..", ".", "%", "%2f", "\0", "\u{7f}", "é", "𝄞", "=", ",", "!",
     "(", ")", "$patch", "null", "-1", "0",

@@ -1,7 +1,7 @@
 //! A whole API server in memory, for targets that need one: requests in, codes and JSON out.
 //!
-//! One thread, no sockets, seeded randomness; its background work does not run, so that the same requests have the same
-//! answers.
+//! It has one thread, no sockets and seeded randomness, and does not run its background work, so that the same requests
+//! get the same answers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use tower::ServiceExt as _;
 
 /// How long to wait for the rest of an answer: a watch never ends.
 const BODY_PATIENCE: Duration = Duration::from_millis(200);
-/// The uids and names that the server makes up.
+/// The seed of the uids and names that the server generates.
 const SERVER_SEED: u64 = 1;
 
 /// A running server.
@@ -28,7 +28,7 @@ pub(crate) struct FuzzServer {
     server: ApiServer,
 }
 
-/// An answer; the body is null if it is no JSON.
+/// An answer; the body is null if it is not JSON.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) code: u16,
@@ -46,7 +46,7 @@ impl FuzzServer {
         Self { runtime, server }
     }
 
-    /// Sends a request as the administrator. `None` if HTTP has no such request.
+    /// Sends a request as the administrator. Returns `None` if it is not a valid HTTP request.
     pub(crate) fn ask(&self, method: &str, target: &str, body: &Value) -> Option<Answer> {
         let kind = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
         let text = if body.is_null() { String::new() } else { body.to_string() };
@@ -77,7 +77,7 @@ impl FuzzServer {
         })
     }
 
-    /// Writes something that a target needs.
+    /// Creates an object that a target needs.
     pub(crate) fn create(&self, path: &str, object: &Value) {
         let answer = self.ask("POST", path, object).expect("a fixed path");
         assert_eq!(answer.code, 201, "{}", answer.body);

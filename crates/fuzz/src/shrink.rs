@@ -1,4 +1,4 @@
-//! Makes a failing input small: parts are left out or replaced by something simpler as long as it still fails.
+//! Shrinks a failing input: removes parts, or replaces them with something simpler, as long as the input still fails.
 //!
 //! **Invariant:** the result fails, and at most as many inputs are tried as the caller allows.
 
@@ -43,7 +43,7 @@ fn simpler_at(input: &Value, at: usize) -> Vec<Value> {
     candidates.into_iter().filter_map(put).collect()
 }
 
-/// Returns simpler values in place of this one. Every one is smaller or of a simpler type, so shrinking ends.
+/// Returns simpler values to replace this one. Each is smaller or has a simpler type, so shrinking ends.
 fn simpler_values(value: &Value) -> Vec<Value> {
     match value {
         Value::Null => Vec::new(),

@@ -1,7 +1,7 @@
-//! Runs a process per target, some at a time, and collects how they ended.
+//! Runs one process per target, a limited number at a time, and collects their results.
 //!
-//! **Invariant:** a target that is aborted (its stack is used up, memory is, an input does not end) is a finding like
-//! any other: the last input is known, made smaller with one process per try, and saved.
+//! **Invariant:** an aborted process (stack overflow, out of memory, an endless input) is a finding like any other: its
+//! last input is known, shrunk with one process per attempt, and saved.
 
 use std::collections::VecDeque;
 use std::io::{BufRead as _, BufReader, IsTerminal as _, Write as _};
@@ -15,12 +15,12 @@ use crate::shrink::shrink;
 use crate::target::TargetEntry;
 use crate::worker::read_current;
 
-/// How many processes are started to make an input smaller that aborts them.
+/// The maximum number of processes started to shrink an input that aborts them.
 const SHRINKING_PROCESSES: usize = 300;
 /// The exit code of a worker that found a violation and said so.
 pub(crate) const VIOLATION_CODE: u8 = 1;
 
-/// What is to be done.
+/// The targets to run, and how.
 pub(crate) struct FuzzPlan {
     pub(crate) targets: Vec<&'static TargetEntry>,
     pub(crate) seconds: u64,
@@ -31,7 +31,7 @@ pub(crate) struct FuzzPlan {
     pub(crate) is_quiet: bool,
 }
 
-/// How a target ended.
+/// The result of a target.
 pub(crate) struct Report {
     pub(crate) target: &'static TargetEntry,
     pub(crate) seed: u64,
@@ -108,7 +108,7 @@ impl FuzzPlan {
         }
     }
 
-    /// Shows how far a target is, on a terminal only.
+    /// Shows the progress of a target, if standard error is a terminal.
     fn show_progress(&self, name: &str, line: &Value) {
         if !self.is_quiet && std::io::stderr().is_terminal() {
             eprint!("\r\x1b[K{name}: {} inputs, {} outcomes", line["inputs"], line["outcomes"]);
@@ -134,7 +134,7 @@ fn run_target(plan: &FuzzPlan, target: &'static TargetEntry, seed: u64, current:
 /// What was violated, and the input if it is known.
 type Found = (String, Option<Value>);
 
-/// Runs a worker until it ends; an error if it ended without saying how.
+/// Runs a worker until it ends; returns an error if it ended without a result.
 fn run_process(plan: &FuzzPlan, report: &mut Report, current: &Path) -> Result<Option<Found>, String> {
     let worker = worker_command(report.target)
         .args(["--seconds", &plan.seconds.to_string(), "--seed", &report.seed.to_string()])
@@ -178,7 +178,7 @@ fn shrink_with_processes(target: &'static TargetEntry, input: &Value) -> Value {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .status();
-        // What is aborted has no exit code.
+        // An aborted process has no exit code.
         is_written && status.is_ok_and(|status| status.code().is_none())
     })
 }

@@ -1,20 +1,20 @@
-//! A target: one part of the system, how inputs for it look, and what must hold for every input. The targets are in
+//! A target: one part of the system, the form of its inputs, and what must hold for every input. The targets are in
 //! `targets`.
 
 use serde_json::Value;
 
 use crate::corpus::Corpus;
 
-/// What an input led to, in words: inputs that lead to something new are kept and mutated further. Digits and quoted
-/// parts do not count.
+/// The outcome of an input, in words: inputs with a new outcome are kept and mutated further. Digits and quoted parts
+/// are ignored.
 pub(crate) type Features = Vec<String>;
 
-/// What did not hold.
+/// Describes the property that did not hold.
 pub(crate) type Violation = String;
 
 /// One part of the system with its properties.
 pub(crate) trait Target {
-    /// Returns inputs to begin with.
+    /// Returns the initial inputs.
     fn seeds(&self, corpus: &Corpus) -> Vec<Value>;
 
     /// Returns words that inputs are made of, besides those of the corpus.

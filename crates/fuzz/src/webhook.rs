@@ -21,10 +21,10 @@ use tokio_rustls::TlsAcceptor;
 /// The answer that every question gets; see [`reply`].
 type SharedReply = Arc<Mutex<Value>>;
 
-/// A running webhook; it ends with the runtime.
+/// A running webhook. It stops when the runtime does.
 pub(crate) struct FuzzWebhook {
     address: SocketAddr,
-    /// Its certificate, which is its own authority, as `caBundle` has it.
+    /// Its self-signed certificate, in the form of `caBundle`.
     bundle: String,
     reply: SharedReply,
 }
@@ -92,7 +92,7 @@ async fn answer(
 /// Makes the answer: `{"code", "raw": text}`, `{"document": any}`, or `{"response": fields, "patch": operations}`.
 fn reply(told: &Value, question: &Value) -> (http::StatusCode, String) {
     let code = told["code"].as_u64().and_then(|code| u16::try_from(code).ok());
-    // What comes before a whole answer has a protocol of its own.
+    // Codes below 200 are interim responses, which cannot be sent as the answer.
     let code = code.filter(|code| *code >= 200).and_then(|code| http::StatusCode::from_u16(code).ok());
     let code = code.unwrap_or_default();
     if let Some(text) = told["raw"].as_str() {

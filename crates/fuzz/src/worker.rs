@@ -1,9 +1,9 @@
-//! The loop of one target, in a process of its own: mutate, try, keep what shows something new.
+//! The loop of one target, in a process of its own: mutate an input, try it, and keep it if its outcome is new.
 //!
 //! It reports a line of JSON per second on standard output, and the last line says how it ended. Before each try the
 //! input is written to a file, so that it is known even if the process is aborted.
 //!
-//! **Invariant:** the n-th input of a target follows from the seed alone, whatever the time of day and the machine.
+//! **Invariant:** the n-th input of a target depends only on the seed, not on the time of day or the machine.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -25,20 +25,20 @@ use crate::target::{TargetEntry, Violation};
 
 /// The address space of a worker: beyond it an allocation aborts the process.
 const ADDRESS_SPACE_MAX: u64 = 8 << 30;
-/// The stack of the threads that answer requests, so that what overflows it there overflows it here.
+/// The stack size of the server's request threads, so that an input that overflows theirs overflows this one as well.
 const STACK_BYTES: usize = if cfg!(debug_assertions) { 8 << 20 } else { 2 << 20 };
-/// How many inputs are tried to make a failing one smaller.
+/// The maximum number of inputs tried to shrink a failing one.
 const SHRINKING_TRIES: usize = 5000;
 /// How much processor time one input may take before the process gives up on it.
 const ENDLESS: Duration = Duration::from_secs(20);
-/// One input in so many is mutated from a seed, not from what was kept last.
+/// One input in this many is mutated from any kept input, the others from the newest quarter.
 const ANY_KEPT: u64 = 3;
 /// How many inputs are tried between two checks of the clock.
 const INPUTS_PER_LOOK: u64 = 16;
 /// The number of an input that is being tried, or 0.
 static CURRENT: AtomicU64 = AtomicU64::new(0);
 
-/// What a worker does.
+/// The work of one worker.
 pub(crate) struct WorkerTask {
     pub(crate) target: &'static TargetEntry,
     pub(crate) seconds: u64,
@@ -47,7 +47,7 @@ pub(crate) struct WorkerTask {
     pub(crate) current: std::path::PathBuf,
 }
 
-/// Does the work; returns whether everything held.
+/// Does the work; returns whether all properties held.
 pub(crate) fn run_worker(task: WorkerTask) -> bool {
     prepare_process();
     std::thread::spawn(watch_for_endless_input);
@@ -112,7 +112,7 @@ impl Worker {
         let runner = InputRunner::new((task.target.make)());
         let seeds = runner.target().seeds(&corpus);
         let own = runner.target().words();
-        // The target's own words come up as often as those of the corpus.
+        // Repeat the target's own words, so that they are as frequent as those of the corpus.
         let times = corpus.words.len() / own.len().max(1) + 1;
         let own = own.iter().cycle().take(own.len() * times).map(|&word| word.to_owned());
         let words = own.chain(corpus.words).collect();
@@ -153,7 +153,7 @@ impl Worker {
             return mutator.mutate(&json!({}), &json!({}));
         }
         let count = self.kept.len();
-        // What was kept last showed something new most recently.
+        // The inputs that were kept last have the most recent new outcomes.
         let newest = if self.entropy.below(ANY_KEPT) == 0 { count } else { count.div_ceil(4) };
         let parent = &self.kept[count - 1 - mutator.below_size(newest)];
         mutator.mutate(parent, &self.kept[mutator.below_size(count)])

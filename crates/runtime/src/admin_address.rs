@@ -22,7 +22,7 @@ pub(crate) const POD_NAMESPACE_VARIABLE: &str = "POD_NAMESPACE";
 
 /// Where an admin server is announced.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct AdminAddress {
+pub struct AdminAddress {
     url: String,
     pod: Option<AdminPod>,
 }
@@ -73,6 +73,11 @@ impl AdminAddress {
         let text = format!("{}:{}", variable(POD_NAME_VARIABLE), address.port());
         let pod = AdminPod::parse(namespace, &text).filter(|_| is_home);
         Some(Self { url: format!("http://{address}"), pod })
+    }
+
+    /// Returns whether an announcement is this one.
+    pub(crate) fn is_announced_as(&self, url: &str, pod: Option<&AdminPod>) -> bool {
+        self.url == url && self.pod.as_ref() == pod
     }
 
     /// Returns the audiences of tokens for this admin server: by its Pod, if it runs in one, and by its address.

@@ -57,6 +57,7 @@ pub mod why;
 
 pub use action::Action;
 pub use admin::{AdminBody, AdminPages, AdminPagesContext};
+pub use admin_address::AdminAddress;
 pub use context::{Context, Parent, StandardStatus, condition};
 pub use controller::{BuiltController, Controller};
 pub use error::{BoxError, Error};

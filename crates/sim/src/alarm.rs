@@ -1,17 +1,17 @@
-//! The finding of an oracle: which rule was violated, by what, and how that is usually cured.
+//! The finding of an oracle: which rule was violated, by what, and how this is usually fixed.
 
 use serde::{Deserialize, Serialize};
 
 /// A violated rule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Alarm {
-    /// The oracle.
+    /// The name of the oracle.
     pub(crate) oracle: String,
     /// The subject: an object, or the operator.
     pub(crate) subject: String,
     /// The finding, in words.
     pub(crate) text: String,
-    /// The usual cure.
+    /// The usual fix.
     pub(crate) hint: String,
 }
 

@@ -1,4 +1,5 @@
-//! The faults, in the form of traces. `explore::faults` knows at which points each can happen; the engine injects them.
+//! The faults, as they appear in traces. `explore::faults` determines at which points each can happen; the engine
+//! injects them.
 
 use serde::{Deserialize, Serialize};
 
@@ -47,7 +48,8 @@ pub enum Fault {
         /// Changes of the store.
         changes: u64,
     },
-    /// The operator crashes after the call is carried out; after the restart it first sees the state of this many changes ago.
+    /// The operator crashes after the call is carried out; after the restart it first sees the state of this many
+    /// changes ago.
     RestartBack {
         /// Changes of the store.
         changes: u64,
@@ -57,8 +59,8 @@ pub enum Fault {
         /// Counted from 1.
         step: usize,
     },
-    /// The operator crashes; after the restart it first sees one resource as it was just before the user's step of this number,
-    /// and all others as they are.
+    /// The operator crashes; after the restart it first sees one resource as it was just before the user's step of this
+    /// number, and all others as they are.
     RestartOldOf {
         /// `configmaps`, `pages.demo.dev`.
         resource: String,
@@ -89,8 +91,8 @@ pub enum Fault {
     Cut,
     /// The watch ends with 410 before this event: the history is gone.
     Expire,
-    /// The watch ends with 410 before this event, and so do its successors for this long: there are so many writes that the
-    /// history is gone before it can be read.
+    /// The watch ends with 410 before this event, and so do its successors for this long: there are so many writes that
+    /// the history is gone before it can be read.
     ExpireAgain {
         /// Virtual seconds.
         seconds: u64,
@@ -177,7 +179,7 @@ impl Fault {
         }
     }
 
-    /// Returns weaker faults, with which the report would be simpler.
+    /// Returns weaker faults, which would make the report simpler.
     pub(crate) fn weaker(&self) -> Vec<Self> {
         match self {
             Self::RestartBack { changes } if *changes > 1 => {

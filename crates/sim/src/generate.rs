@@ -1,5 +1,5 @@
-//! Generates the steps of a user from the schema of a definition: changes every field of a spec once to a value that the schema
-//! allows and once to one that it forbids, and back each time.
+//! Generates the steps of a user from the schema of a definition: changes every field of a spec once to a value that
+//! the schema allows and once to one that it forbids, and back each time.
 
 use serde_json::{Map, Value, json};
 

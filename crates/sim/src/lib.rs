@@ -1,9 +1,10 @@
-//! A deterministic simulator for operators: fault injection, exploration and oracles on the real API server, in virtual time.
+//! A deterministic simulator for operators: fault injection, exploration and oracles on the real API server, in virtual
+//! time.
 //!
-//! A [`Simulation`] runs an operator against a copy of an API server in this process, crashes and delays it at every point
-//! where it interacts with its environment, and judges the result. Reading order: [`simulation`] (what a user writes),
-//! `engine` (one schedule), `fault` (what can go wrong), `oracle` (what must hold), `explore` (which schedules are run),
-//! `shrink`, [`trace`] and `report` (the output of a failure).
+//! A [`Simulation`] runs an operator against a copy of an API server in this process, crashes and delays it at every
+//! point where it interacts with its environment, and judges the result. Reading order: [`simulation`] (what a user
+//! writes), `engine` (one schedule), `fault` (what can go wrong), `oracle` (what must hold), `explore` (which schedules
+//! are run), `shrink`, [`trace`] and `report` (the output of a failure).
 
 pub mod actors;
 mod address;

@@ -68,7 +68,7 @@ impl<'de> Visitor<'de> for HeadReader<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<(), A::Error> {
         while let Some(field) = fields.next_key()? {
             match field {
-                // Objects have fields of this name, too, of any type.
+                // Objects also have fields of this name, of any type.
                 HeadField::Type => {
                     if let Value::String(change) = fields.next_value()? {
                         self.0.change = change;
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_uid_is_read_whole() {
+    fn an_object_without_a_uid_is_read_completely() {
         let bookmark = r#"{"type":"BOOKMARK","object":{"kind":"Page","metadata":{"resourceVersion":"7"}}}"#;
         check(bookmark, Some(["BOOKMARK", "", "", ""]));
         check(r#"{"type":{"of":"a Secret"},"metadata":{}}"#, Some(["", "", "", ""]));

@@ -27,7 +27,7 @@ impl std::error::Error for OutsideError {}
 
 struct Twin<W> {
     present: W,
-    /// The latest state is the last.
+    /// The former states and, last, the current one.
     past: Vec<W>,
 }
 
@@ -121,14 +121,14 @@ impl<W: Clone + Send + 'static> Outside<W> {
                 }
                 OutsideFate::Failed => Err(OutsideError),
             };
-            // The caller may be gone.
+            // The caller may no longer be waiting.
             let _ = answer.send(result);
         });
         let work = ParkedWork::Outside(OutsideCall { what, is_write, perform });
         self.parking.park(ParkedCall { process: self.process, work });
         match answered.await {
             Ok(result) => result,
-            // Its process crashed.
+            // The process has crashed.
             Err(_) => std::future::pending().await,
         }
     }

@@ -1,4 +1,4 @@
-//! The outcome of a simulation: how much was tried, and the report of a failure, a timeline that a tired person understands.
+//! The outcome of a simulation: how much was tried, and the report of a failure with an easily readable timeline.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -28,8 +28,8 @@ pub struct Outcome {
     pub seconds: f64,
     /// The number of distinct states that were reached.
     pub states: usize,
-    /// A hash of everything that happened in all schedules: the same for the same seed, in every process and with any number of
-    /// cores, unless the limit of real time ends the exploration.
+    /// A hash of everything that happened in all schedules: the same for the same seed, in every process and with any
+    /// number of cores, unless the limit of real time ends the exploration.
     pub hash: u64,
     /// The least privileges that the schedules needed, as a ClusterRole.
     pub role: String,
@@ -60,7 +60,7 @@ impl Failure {
 /// Returns the report of a failing schedule.
 pub(crate) fn tell(name: &str, trace: &Trace, alarm: &Alarm, record: &RunRecord, how: &str) -> String {
     let mut text = format!("FAILED {name}\n\n{}: {}\n", alarm.oracle, alarm.text);
-    // Writing into text cannot fail.
+    // Writing to a String cannot fail.
     let _ = writeln!(text, "({how})");
     if !trace.steps.is_empty() {
         text.push_str("\nWhat the user does:\n");

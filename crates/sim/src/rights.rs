@@ -12,7 +12,7 @@ use crate::state::LIMITED_USER;
 /// Verb, group, resource with subresource, namespace.
 pub(crate) type Right = (String, String, String, String);
 
-/// Returns the role that allows exactly this, as YAML.
+/// Returns a role that allows exactly these rights, as YAML.
 pub(crate) fn as_role(name: &str, rights: &BTreeSet<Right>) -> String {
     let mut rules: BTreeMap<(&str, &str), BTreeSet<&str>> = BTreeMap::new();
     for (verb, group, resource, _) in rights {
@@ -24,14 +24,14 @@ pub(crate) fn as_role(name: &str, rights: &BTreeSet<Right>) -> String {
     for ((group, resource), verbs) in rules {
         let verbs: Vec<&str> = verbs.into_iter().collect();
         let verbs = verbs.iter().map(|verb| format!("\"{verb}\"")).collect::<Vec<_>>().join(", ");
-        // Writing into text cannot fail.
+        // Writing to a String cannot fail.
         let _ =
             writeln!(text, "- apiGroups: [\"{group}\"]\n  resources: [\"{resource}\"]\n  verbs: [{verbs}]");
     }
     text
 }
 
-/// Returns the user as which the operator acts under its least privileges.
+/// Returns the user that the operator acts as when it has only its least privileges.
 pub(crate) fn identity() -> Identity {
     Identity {
         name: LIMITED_USER.to_owned(),
@@ -40,7 +40,7 @@ pub(crate) fn identity() -> Identity {
     }
 }
 
-/// Returns the same state with a role that allows exactly this, bound to that user.
+/// Returns the same state with a role that allows exactly these rights, bound to that user.
 pub(crate) fn granted(template: &Template, rights: &BTreeSet<Right>) -> Template {
     let rules: Vec<Value> = rights
         .iter()

@@ -1,8 +1,8 @@
-//! Shrinks a failing schedule: removes deviations, replaces others by weaker ones, and removes steps of the user, as long as
-//! the same oracle raises an alarm about the same subject.
+//! Shrinks a failing schedule: removes deviations, replaces others by weaker ones, and removes steps of the user, as
+//! long as the same oracle raises an alarm about the same subject.
 //!
-//! **Invariant:** what a shorter scenario fails by without any fault is not taken for the work of the faults: a condition of the user
-//! that needs the step which is left out would shrink every failure to nonsense.
+//! **Invariant:** a shorter scenario that fails without any fault is not accepted as a shrunk failure. Otherwise, a
+//! condition that depends on a removed step would shrink every failure to nonsense.
 
 use crate::alarm::Alarm;
 use crate::engine::Setup;
@@ -84,7 +84,7 @@ pub(crate) fn drop_steps(setup: &Setup, deviations: Vec<Deviation>, alarm: &Alar
     best
 }
 
-/// Returns whether a scenario fails in the same way, by its faults if there are any.
+/// Returns whether a scenario fails in the same way, and if it has faults, only because of them.
 fn fails_alike(setup: &Setup, deviations: &[Deviation], alarm: &Alarm) -> bool {
     let is_like = |found: &Alarm| found.is_like(alarm);
     if deviations.is_empty() {

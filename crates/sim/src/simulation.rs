@@ -42,14 +42,14 @@ pub struct Simulation {
 }
 
 impl Simulation {
-    /// Creates a simulation of the operator that this function returns: called at the start, and again after every simulated
-    /// crash.
+    /// Creates a simulation of the operator that `make` returns. `make` is called at the start, and again after every
+    /// simulated crash.
     pub fn new(make: impl Fn() -> Operator + Send + Sync + 'static) -> Self {
         Self::of(Arc::new(move |_| make()), None)
     }
 
-    /// Creates a simulation of an operator with an API outside the cluster, of which `twin` is an in-memory stand-in. Calls through
-    /// [`Outside`] are scheduled, fail and lag like all others.
+    /// Creates a simulation of an operator with an API outside the cluster, for which `twin` is an in-memory stand-in.
+    /// Calls through [`Outside`] are scheduled, fail and lag like all others.
     pub fn with_outside<W: Clone + Debug + Send + Sync + 'static>(
         twin: W,
         make: impl Fn(Outside<W>) -> Operator + Send + Sync + 'static,
@@ -85,8 +85,8 @@ impl Simulation {
         self
     }
 
-    /// Adds steps that change every field of the spec of a given object and change it back, according to the schema of its
-    /// definition. Values that the schema forbids are tried, too, and refused.
+    /// Adds steps that change every field of the spec of a given object and change it back, according to the schema of
+    /// its definition. Values that the schema forbids are tried, too, and refused.
     #[track_caller]
     pub fn then_vary<K: Kind + CustomResourceExt>(mut self, name: &str) -> Self {
         let wanted = delete::<K>(name).object();
@@ -157,7 +157,7 @@ impl Simulation {
         let outcome = match std::env::var_os(REPLAY) {
             Some(file) => match Trace::load(Path::new(&file)) {
                 Ok(trace) if trace.simulation == self.name() => {
-                    // `homeostat sim replay` looks for this line: a test without it explored.
+                    // `homeostat sim replay` looks for this line: a test that does not print it has explored instead.
                     eprintln!("replayed the trace of {}", trace.simulation);
                     self.replay(&trace)
                 }
@@ -207,7 +207,7 @@ impl Simulation {
             .filter(|(at, _)| !record.taken.contains(at))
             .map(|(_, deviation)| format!("{:?} ({})", deviation.at, deviation.fault.shown()))
             .collect();
-        // `homeostat sim replay` knows this panic by its first words, on one line.
+        // `homeostat sim replay` recognizes this panic by its first words, which must be on one line.
         assert!(
             missed.is_empty(),
             "the trace no longer fits: these faults are not reached: {}",
@@ -226,8 +226,8 @@ impl Simulation {
         Outcome { failure, schedules: 3, seconds, states: explorer.seen.len(), hash: record.hash, role }
     }
 
-    /// Returns a hash of everything that happens in the schedule with these deviations: the same for the same seed, in every
-    /// process.
+    /// Returns a hash of everything that happens in the schedule with these deviations: the same for the same seed, in
+    /// every process.
     pub fn hash_of(self, deviations: &[Deviation]) -> u64 {
         let setup = self.set_up();
         let explorer = Explorer::new(&setup, Budget { schedules: 1, seconds: u64::MAX });
@@ -307,7 +307,7 @@ fn describe(explorer: &Explorer<'_>, name: &str, found: Found, seconds: f64) -> 
     trace.run = report::recorded_run(&record);
     let file = trace.save().ok();
     if let Some(file) = &file {
-        // Writing into text cannot fail.
+        // Writing to a String cannot fail.
         let _ = writeln!(story, "\nReplay: {}", report::replay_command(&trace, file));
     }
     Failure { oracle: alarm.oracle, text: alarm.text, trace, file, report: story }

@@ -1,5 +1,5 @@
-//! The state of a cluster without values that depend on time or randomness, so that two schedules can be compared: no uids,
-//! revisions, times and generated names.
+//! The state of a cluster without values that depend on time or randomness, so that two schedules can be compared: no
+//! uids, revisions, times and generated names.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use crate::object_head::ObjectHead;
 /// The prefix of the annotations, labels and conditions of the foreign writer.
 pub(crate) const FOREIGN_MARK: &str = "sim.homeostat.dev/mark";
 
-/// The user as which the operator acts under its least privileges, and the name of the role.
+/// The name of the role with the operator's least privileges, and of the user with that role.
 pub(crate) const LIMITED_USER: &str = "simulated-operator";
 
 /// The resource of custom resource definitions.
@@ -28,51 +28,51 @@ pub(crate) const DEFINITIONS: &str = "customresourcedefinitions";
 const RECONCILED: &str = "Reconciled";
 
 #[derive(Deserialize, Default)]
-struct Identified {
+struct ObjectWithUid {
     #[serde(default)]
-    metadata: IdentifiedMeta,
+    metadata: UidMetadata,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct IdentifiedMeta {
+struct UidMetadata {
     uid: String,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct Generated {
-    metadata: GeneratedMeta,
+struct ObjectWithGenerateName {
+    metadata: GenerateNameMetadata,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(default, rename_all = "camelCase")]
-struct GeneratedMeta {
+struct GenerateNameMetadata {
     generate_name: Option<String>,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct Owned {
-    metadata: OwnedMeta,
+struct ObjectWithOwners {
+    metadata: OwnersMetadata,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(default, rename_all = "camelCase")]
-struct OwnedMeta {
-    owner_references: Vec<IdentifiedMeta>,
+struct OwnersMetadata {
+    owner_references: Vec<UidMetadata>,
 }
 
 /// Returns the `generateName` of a stored object.
 pub(crate) fn generate_name_of(bytes: &[u8]) -> Option<String> {
-    // Few objects have one, and parsing them completely takes long.
+    // Few objects have one, and parsing an object completely takes long.
     memmem::find(bytes, b"\"generateName\"")?;
-    serde_json::from_slice::<Generated>(bytes).ok()?.metadata.generate_name
+    serde_json::from_slice::<ObjectWithGenerateName>(bytes).ok()?.metadata.generate_name
 }
 
 /// Returns the uids of the owners of a stored object.
 pub(crate) fn owner_uids_of(bytes: &[u8]) -> Vec<String> {
-    serde_json::from_slice::<Owned>(bytes)
+    serde_json::from_slice::<ObjectWithOwners>(bytes)
         .map(|owned| owned.metadata.owner_references.into_iter().map(|owner| owner.uid).collect())
         .unwrap_or_default()
 }
@@ -87,7 +87,7 @@ pub(crate) fn uids_in(body: &[u8]) -> Vec<String> {
     #[derive(Deserialize)]
     struct Shown {
         #[serde(default)]
-        items: Vec<Identified>,
+        items: Vec<ObjectWithUid>,
     }
     // Only a list has no uid of its own.
     if let Some(head) = ObjectHead::read(body).filter(|head| !head.uid.is_empty()) {
@@ -139,7 +139,8 @@ pub(crate) fn canonical_state(snapshot: &Snapshot, start: StartState<'_>) -> Can
     state
 }
 
-/// Returns the state of a definition. Definitions are large and rarely change, so those that are unchanged are not parsed.
+/// Returns the state of a definition. Definitions are large and rarely change, so those that are unchanged are not
+/// parsed.
 fn definition_state(entry: &Entry, start: StartState<'_>) -> Value {
     let read = |entry: &Entry| {
         let mut object = read_object(&entry.bytes).unwrap_or_default();

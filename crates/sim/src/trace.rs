@@ -1,5 +1,5 @@
-//! A schedule as a file: the deviations from the schedule without faults, at addresses that survive unrelated changes of the
-//! operator.
+//! A schedule as a file: its deviations from the schedule without faults, at addresses that stay valid when the
+//! operator changes in unrelated ways.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ const FORMAT: u32 = 1;
 /// A fault at one point of a schedule.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Deviation {
-    /// The address of the point: what is done there and, from the second time on, its ordinal.
+    /// The address of the point: what is done there and, from the second time on, its number.
     pub at: String,
     /// The fault.
     #[serde(flatten)]

@@ -31,6 +31,10 @@ const WORK_MAX: usize = 50_000;
 /// The maximum stored size of all LimitRanges in a namespace that a write is checked against: about five hundred times
 /// what a cluster has. They are parsed for every Pod, and take ten times as much memory once parsed.
 const RANGES_BYTES_MAX: usize = 256 * 1024;
+/// What all defaults of a namespace may add to one Pod, in bytes of JSON: a hundred times what a Pod with many containers
+/// gets. Half of it are names in the annotation, and with more that would be longer than annotations may be. Without a
+/// limit, long names in a LimitRange would make many megabytes of a small Pod before it is refused for that.
+const DEFAULTS_BYTES_MAX: usize = 512 * 1024;
 /// The maximum number of violations that are listed.
 const ERRORS_MAX: usize = 100;
 
@@ -63,7 +67,8 @@ fn validate(request: &AdmissionRequest<'_>, object: &Value) -> Result<(), Status
 }
 
 /// Visits the LimitRanges of the request's namespace one after the other, so that only one of them is in memory. Fails
-/// before the first one if they are too large, and at the one that makes the limits too many for the Pod.
+/// before the first if they are too large, and at the one with which the limits or their defaults are too much for the
+/// Pod.
 fn for_each_range<T: std::borrow::Borrow<Value>>(
     request: &AdmissionRequest<'_>,
     object: &mut T,
@@ -78,18 +83,57 @@ fn for_each_range<T: std::borrow::Borrow<Value>>(
         ));
     }
     let containers = if is_kind(request.resource, &POD) { count_containers((*object).borrow()) } else { 0 };
-    let mut work = 0_usize;
+    let mut budget = PodBudget { containers, work: 0, defaults_bytes: 0 };
     for entry in snapshot.range(&prefix, "") {
         let range = encode::parse_entry(entry);
-        work = work.saturating_add(count_entries(&range).saturating_mul(containers));
-        if work > WORK_MAX {
+        budget.spend(&range)?;
+        visit(object, &range)?;
+    }
+    Ok(())
+}
+
+/// What the LimitRanges cost a Pod so far. It counts what they may cost, whatever the Pod brings itself, so that `mutate`
+/// and `validate` come to the same result.
+struct PodBudget {
+    containers: usize,
+    /// Limits times containers.
+    work: usize,
+    /// The size of the defaults of all containers.
+    defaults_bytes: usize,
+}
+
+impl PodBudget {
+    fn spend(&mut self, range: &Value) -> Result<(), String> {
+        let times = |count: usize| count.saturating_mul(self.containers);
+        self.work = self.work.saturating_add(times(count_entries(range)));
+        self.defaults_bytes = self.defaults_bytes.saturating_add(times(count_default_bytes(range)));
+        if self.work > WORK_MAX {
             return Err(
                 "the LimitRanges of the namespace have too many limits for so many containers".to_owned()
             );
         }
-        visit(object, &range)?;
+        if self.defaults_bytes > DEFAULTS_BYTES_MAX {
+            let most = DEFAULTS_BYTES_MAX / 1024;
+            return Err(format!(
+                "the defaults of the LimitRanges of the namespace are too large for so many containers: at most {most} \
+                 KiB are added to a Pod"
+            ));
+        }
+        Ok(())
     }
-    Ok(())
+}
+
+/// Returns how many bytes the defaults of a LimitRange add for one container: to the container itself, and to the
+/// annotation that lists them.
+fn count_default_bytes(range: &Value) -> usize {
+    /// Quotation marks, colons and commas around a default, and the separator of the annotation.
+    const PUNCTUATION_BYTES: usize = 8;
+    let bytes = |(name, amount): (&String, &Value)| {
+        2 * name.len() + amount.as_str().map_or(0, str::len) + PUNCTUATION_BYTES
+    };
+    let defaults =
+        limits_of_type(range, "Container").flat_map(|limit| [&limit["default"], &limit["defaultRequest"]]);
+    defaults.filter_map(Value::as_object).flatten().map(bytes).sum()
 }
 
 fn count_containers(pod: &Value) -> usize {

@@ -14,6 +14,7 @@ use homeostat_store::Snapshot;
 use serde_json::Value;
 
 use super::Admission;
+use super::RareKind;
 use super::reinvocation::Reinvocation;
 use super::request_matching::CONFIGURATION_GROUP;
 use crate::auth::Identity;
@@ -154,8 +155,11 @@ impl AdmissionRequest<'_> {
         self.backend.store.snapshot()
     }
 
-    /// Returns whether any webhook or policy is stored: one search for all of them, because usually there is none.
+    /// Returns whether any webhook or policy is stored.
     pub(super) fn has_configurations(&self) -> bool {
+        if !self.backend.seen_kinds.may_have(RareKind::Configuration) {
+            return false;
+        }
         let all = Prefix::group(CONFIGURATION_GROUP);
         self.snapshot().range(&all, "").next().is_some()
     }

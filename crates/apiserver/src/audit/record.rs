@@ -7,14 +7,13 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::StreamExt as _;
-use homeostat_api::object::meta;
-use homeostat_api::protobuf;
 use homeostat_core::Clock;
 use http::{Response, header};
 use jiff::{Timestamp, tz::TimeZone};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::body_text::{BodyText, ManagedFields};
 use super::log_writer::AuditLog;
 use super::policy::{AuditDecision, AuditLevel, AuditStage, AuditedRequest};
 use crate::auth::Identity;
@@ -55,9 +54,9 @@ struct LearnedFacts {
     /// Null for paths that are not resources.
     object_ref: Value,
     impersonated: Option<Identity>,
-    request_object: Option<Value>,
+    request_object: Option<BodyText>,
     response_status: Option<Value>,
-    response_object: Option<Value>,
+    response_object: Option<BodyText>,
     annotations: BTreeMap<String, String>,
 }
 
@@ -162,13 +161,13 @@ impl AuditRecord {
         }
     }
 
-    /// Returns whether bodies are kept as objects, which takes as much memory as processing them.
+    /// Returns whether bodies are kept, as text.
     pub(crate) fn keeps_bodies(&self) -> bool {
         self.decision.level >= AuditLevel::Request
     }
 
-    /// Records the body of the request, and the object that it names. This parses the body, so it must be done while
-    /// holding the capacity that the request waited for.
+    /// Records the body of the request, and the object that it names. This reads the whole body, so it must be done with
+    /// the capacity that the request waited for.
     pub(crate) fn set_request_body(&self, body: &[u8]) {
         let mut learned = self.learned();
         let wants_object = self.keeps_bodies();
@@ -179,19 +178,11 @@ impl AuditRecord {
         if !wants_object && let Ok(named) = serde_json::from_slice::<NamedBody>(body) {
             return learned.set_names(&named.metadata);
         }
-        let Some(mut object) = parsed_body(body) else { return };
-        if wants_name {
-            learned.set_names(&NamedMetadata {
-                name: meta::name(&object).into(),
-                namespace: meta::namespace(&object).into(),
-                uid: meta::uid(&object).into(),
-                resource_version: meta::text(&object, "resourceVersion").into(),
-            });
+        let Some(text) = BodyText::parse(body, self.managed_fields()) else { return };
+        if wants_name && let Ok(named) = serde_json::from_slice::<NamedBody>(text.as_bytes()) {
+            learned.set_names(&named.metadata);
         }
-        if wants_object {
-            self.remove_managed_fields(&mut object);
-            learned.request_object = Some(object);
-        }
+        learned.request_object = wants_object.then_some(text);
     }
 
     /// Logs the end of the request, now or when its body ends, and returns the response.
@@ -249,17 +240,18 @@ impl AuditRecord {
         let is_protobuf = media.is_some_and(|media| media.starts_with(PROTOBUF));
         let is_json = media == Some(b"application/json".as_slice());
         let wants_object = self.decision.level >= AuditLevel::RequestResponse;
-        let parsed = match response.body() {
+        let text = match response.body() {
             Body::Full(bytes) if is_json && (wants_object || is_status(bytes)) => {
-                serde_json::from_slice::<Value>(bytes).ok()
+                BodyText::parse_json(bytes, self.managed_fields())
             }
             // A refusal is small, and is logged at every level.
-            Body::Full(bytes) if is_protobuf && (wants_object || code >= 400) => parsed_body(bytes),
+            Body::Full(bytes) if is_protobuf && (wants_object || code >= 400) => {
+                BodyText::parse(bytes, self.managed_fields())
+            }
             _ => None,
         };
         let mut status = json!({"metadata": {}, "code": code});
-        if let Some(told) = parsed.as_ref().filter(|one| one["kind"] == "Status" && one["apiVersion"] == "v1")
-        {
+        if let Some(told) = text.as_ref().and_then(BodyText::status) {
             for field in ["status", "message", "reason", "details"] {
                 if let Some(value) = told.get(field) {
                     status[field] = value.clone();
@@ -268,28 +260,13 @@ impl AuditRecord {
         }
         let mut learned = self.learned();
         learned.response_status = Some(status);
-        if let Some(mut object) = parsed.filter(|_| wants_object) {
-            self.remove_managed_fields(&mut object);
-            learned.response_object = Some(object);
+        if wants_object && text.is_some() {
+            learned.response_object = text;
         }
     }
 
-    fn remove_managed_fields(&self, object: &mut Value) {
-        if !self.decision.omit_managed_fields {
-            return;
-        }
-        let remove = |object: &mut Value| {
-            if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
-                metadata.remove("managedFields");
-            }
-        };
-        remove(object);
-        for item in object.get_mut("items").and_then(Value::as_array_mut).into_iter().flatten() {
-            remove(item);
-        }
-        for row in object.get_mut("rows").and_then(Value::as_array_mut).into_iter().flatten() {
-            row.get_mut("object").map(remove);
-        }
+    fn managed_fields(&self) -> ManagedFields {
+        if self.decision.omit_managed_fields { ManagedFields::Omit } else { ManagedFields::Keep }
     }
 
     async fn tell(&self, stage: AuditStage) {
@@ -317,8 +294,8 @@ impl AuditRecord {
         line.optional("objectRef", Some(&learned.object_ref).filter(|one| !one.is_null()));
         line.optional("responseStatus", learned.response_status.as_ref());
         if stage != AuditStage::RequestReceived {
-            line.optional("requestObject", learned.request_object.as_ref());
-            line.optional("responseObject", learned.response_object.as_ref());
+            line.text("requestObject", learned.request_object.as_ref());
+            line.text("responseObject", learned.response_object.as_ref());
         }
         line.field("requestReceivedTimestamp", &micro_time(self.received).into());
         line.field("stageTimestamp", &micro_time(self.clock.now()).into());
@@ -368,9 +345,19 @@ impl FieldWriter {
     }
 
     fn field(&mut self, name: &str, value: &Value) {
+        self.json(name, value.to_string().as_bytes());
+    }
+
+    fn text(&mut self, name: &str, body: Option<&BodyText>) {
+        if let Some(body) = body {
+            self.json(name, body.as_bytes());
+        }
+    }
+
+    fn json(&mut self, name: &str, json: &[u8]) {
         self.0.push(if self.0.is_empty() { b'{' } else { b',' });
-        for part in ["\"", name, "\":", &value.to_string()] {
-            self.0.extend_from_slice(part.as_bytes());
+        for part in [b"\"", name.as_bytes(), b"\":", json] {
+            self.0.extend_from_slice(part);
         }
     }
 
@@ -384,15 +371,6 @@ impl FieldWriter {
         self.0.extend_from_slice(b"}\n");
         self.0
     }
-}
-
-/// Returns a body as JSON, whether it is protobuf, JSON or YAML.
-fn parsed_body(body: &[u8]) -> Option<Value> {
-    if let Ok(object) = protobuf::decode(body, "", "") {
-        return Some(object);
-    }
-    let text = || std::str::from_utf8(body).ok();
-    serde_json::from_slice::<Value>(body).ok().or_else(|| serde_saphyr::from_str(text()?).ok())
 }
 
 /// Returns whether the bytes are a Status. Those are small, and are logged at every level.

@@ -3,8 +3,9 @@
 //! **Invariant:** invalid credentials are refused with 401, even where anonymous requests are allowed; the first valid
 //! credentials decide. Tokens are kept as hashes and compared in constant time.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
+use arc_swap::ArcSwap;
 use homeostat_api::status::Status;
 use homeostat_core::Clock;
 use http::{HeaderMap, header};
@@ -42,9 +43,14 @@ pub enum ClientCertificateProof {
     Untrusted,
 }
 
+/// The hash of a token, and the user it names.
+type TokenHash = ([u8; 32], Identity);
+
 /// Determines who sent a request.
 pub struct Authenticator {
-    tokens: Vec<([u8; 32], Identity)>,
+    tokens: Vec<TokenHash>,
+    /// The tokens of a file, which may change.
+    static_tokens: ArcSwap<Vec<TokenHash>>,
     issuer: Option<TokenIssuer>,
     allows_anonymous: bool,
     clock: Clock,
@@ -62,6 +68,7 @@ impl Authenticator {
     pub fn new(clock: Clock) -> Self {
         Self {
             tokens: Vec::new(),
+            static_tokens: ArcSwap::default(),
             issuer: None,
             allows_anonymous: true,
             clock,
@@ -84,14 +91,14 @@ impl Authenticator {
     /// Accepts this token as that user. Only its hash is kept.
     #[must_use]
     pub fn with_token(mut self, token: &str, identity: Identity) -> Self {
-        self.tokens.push((Sha256::digest(token).into(), identity));
+        self.tokens.push(hash_token(token, identity));
         self
     }
 
-    /// Accepts each of these tokens as its user.
-    #[must_use]
-    pub fn with_tokens(self, tokens: &StaticTokens) -> Self {
-        tokens.iter().fold(self, |known, (token, identity)| known.with_token(token, identity.clone()))
+    /// Accepts each of these tokens as its user, and none of those that were set before.
+    pub(crate) fn set_tokens(&self, tokens: &StaticTokens) {
+        let hashes = tokens.iter().map(|(token, identity)| hash_token(token, identity.clone()));
+        self.static_tokens.store(Arc::new(hashes.collect()));
     }
 
     /// Issues and accepts service account tokens.
@@ -157,10 +164,9 @@ impl Authenticator {
         let ours = self.issuer.as_ref().map_or_else(|| vec![ISSUER.to_owned()], |it| it.audiences().to_vec());
         let audiences = if audiences.is_empty() { &*ours } else { audiences };
         let hash = <[u8; 32]>::from(Sha256::digest(token));
-        if let Some((_, identity)) = self.tokens.iter().find(|(known, _)| constant_time_eq(known, &hash)) {
+        if let Some(identity) = self.find_token(&hash) {
             // A static token names no audience: it is valid for this server only.
             let audiences = audiences.iter().filter(|one| ours.contains(one)).cloned().collect::<Vec<_>>();
-            let identity = identity.clone();
             return if audiences.is_empty() {
                 Err(INVALID.into())
             } else {
@@ -177,6 +183,17 @@ impl Authenticator {
         let issuer = self.issuer.as_ref().ok_or(INVALID)?;
         issuer.verify(token, audiences)
     }
+
+    /// Returns the user of a token that was given to this server with its owner.
+    fn find_token(&self, hash: &[u8; 32]) -> Option<Identity> {
+        let static_tokens = self.static_tokens.load();
+        let mut all = self.tokens.iter().chain(static_tokens.iter());
+        all.find(|(known, _)| constant_time_eq(known, hash)).map(|(_, identity)| identity.clone())
+    }
+}
+
+fn hash_token(token: &str, identity: Identity) -> TokenHash {
+    (Sha256::digest(token).into(), identity)
 }
 
 /// Compares in constant time, so that the duration does not reveal the position of the first difference.

@@ -5,6 +5,11 @@
 //! token,user,uid
 //! token,user,uid,"group1,group2"
 //! ```
+//!
+//! A running server reads its file again at intervals, which kube-apiserver does not; a file that is broken by then changes
+//! nothing.
+
+use std::path::{Path, PathBuf};
 
 use homeostat_api::user_identity::{AUTHENTICATED, Identity};
 
@@ -12,18 +17,33 @@ use homeostat_api::user_identity::{AUTHENTICATED, Identity};
 const COLUMNS_MIN: usize = 3;
 
 /// Static tokens and their users.
-#[derive(Clone, Default)]
-pub struct StaticTokens(Vec<(String, Identity)>);
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct StaticTokens {
+    tokens: Vec<(String, Identity)>,
+    /// The file that they were read from, if it is to be followed.
+    file: Option<PathBuf>,
+}
 
 impl std::fmt::Debug for StaticTokens {
     /// Omits the tokens themselves.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_list().entries(self.0.iter().map(|(_, identity)| identity)).finish()
+        formatter.debug_list().entries(self.tokens.iter().map(|(_, identity)| identity)).finish()
     }
 }
 
 impl StaticTokens {
-    /// Parses the file. The error names the faulty line, but does not reveal its content.
+    /// Reads the file; a server with these tokens reads it again while it runs.
+    pub fn load(file: &Path) -> Result<Self, String> {
+        let text = std::fs::read_to_string(file).map_err(|error| error.to_string())?;
+        Ok(Self { file: Some(file.to_owned()), ..Self::parse(&text)? })
+    }
+
+    /// Returns the file to read again, if there is one.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
+    }
+
+    /// Parses the contents of a file. The error names the line that is wrong, but reveals nothing of its content.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut tokens: Vec<(String, Identity)> = Vec::new();
         for (at, line) in text.lines().enumerate() {
@@ -53,11 +73,11 @@ impl StaticTokens {
             }
             tokens.push((token, Identity { name, uid, groups, ..Identity::default() }));
         }
-        Ok(Self(tokens))
+        Ok(Self { tokens, file: None })
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &(String, Identity)> {
-        self.0.iter()
+        self.tokens.iter()
     }
 }
 
@@ -114,7 +134,7 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, expected: &[(&str, &str, &str, &[&str])]) {
-        let StaticTokens(tokens) = StaticTokens::parse(text).expect("it is well-formed");
+        let StaticTokens { tokens, .. } = StaticTokens::parse(text).expect("it is well-formed");
         let found: Vec<_> = tokens
             .iter()
             .map(|(token, who)| {

@@ -25,6 +25,7 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
+use homeostat_api::kinds::core::namespace::NAMESPACE;
 use homeostat_api::status::Status;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
@@ -34,6 +35,7 @@ use crate::auth::{Authenticator, TokenIssuer};
 use crate::backend::{Backend, commit_refusal};
 use crate::background_queue::BackgroundNotice;
 use crate::certificates::authority::CertificateAuthority;
+use crate::certificates::root_ca::RootCa;
 use crate::{api_services, bootstrap, idle_revision_bump};
 
 /// How often expired events are deleted.
@@ -76,15 +78,23 @@ pub struct BackgroundWorker {
     tasks: BackgroundTasks,
     authenticator: Option<Arc<Authenticator>>,
     authority: Option<Arc<CertificateAuthority>>,
-    /// The server's address, and the certificate authority that clients in Pods should trust.
+    /// The certificate authority that clients in Pods should trust.
+    root_ca: RootCa,
+    /// The server's address, and the certificate authority at its start.
     bootstrap: bootstrap::objects::BootstrapConfig,
 }
 
 impl BackgroundWorker {
     /// Returns the background tasks of another server with the same address and certificate authority.
     pub(crate) fn forked(&self, backend: Arc<Backend>) -> Self {
-        let (authenticator, authority) = (self.authenticator.clone(), self.authority.clone());
-        Self { backend, tasks: self.tasks, authenticator, authority, bootstrap: self.bootstrap.clone() }
+        Self {
+            backend,
+            tasks: self.tasks,
+            authenticator: self.authenticator.clone(),
+            authority: self.authority.clone(),
+            root_ca: self.root_ca.clone(),
+            bootstrap: self.bootstrap.clone(),
+        }
     }
 
     pub(crate) fn new(
@@ -92,7 +102,14 @@ impl BackgroundWorker {
         tasks: BackgroundTasks,
         bootstrap: bootstrap::objects::BootstrapConfig,
     ) -> Self {
-        Self { backend, tasks, authenticator: None, authority: None, bootstrap }
+        let root_ca = RootCa::default();
+        Self { backend, tasks, authenticator: None, authority: None, root_ca, bootstrap }
+    }
+
+    /// Writes this certificate authority into every namespace, again when it changes.
+    pub(crate) fn with_root_ca(mut self, root_ca: RootCa) -> Self {
+        self.root_ca = root_ca;
+        self
     }
 
     /// Signs tokens with the issuer of this authenticator, and certificates with this authority.
@@ -156,6 +173,7 @@ impl BackgroundWorker {
         retry.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut postponed = Vec::new();
         let mut slow = SlowTasks::new(&self);
+        let mut root_ca = self.root_ca.clone();
         loop {
             // Notices come last, because there may always be another one, and the other events are rare. Slow tasks
             // yield.
@@ -165,7 +183,8 @@ impl BackgroundWorker {
                 commit = self.backend.notices.next_abandoned() => self.backend.finish(commit).await,
                 _ = retry.tick(), if !postponed.is_empty() => self.backend.notices.leave_all(&mut postponed),
                 _ = expiry.tick() => self.delete_expired().await,
-                // If the store refuses, this is retried later; until then, tokens stay valid for longer.
+                () = root_ca.changed() => self.leave_namespaces(),
+                // If the store refuses, it is tried again later; until then, tokens stay valid for longer.
                 _ = history.tick() => drop(idle_revision_bump::advance(&self.backend).await),
                 unhandled = slow.run() => postponed.extend(unhandled),
                 notice = self.backend.notices.next() => match slow_namespace(&self.backend, &notice) {
@@ -173,6 +192,15 @@ impl BackgroundWorker {
                     None => postponed.extend(self.handle_or_return(notice).await),
                 },
             }
+        }
+    }
+
+    /// Leaves notices to look at every namespace and its Secrets with tokens, which hold a copy of the certificate
+    /// authority.
+    fn leave_namespaces(&self) {
+        for entry in self.backend.store.snapshot().range(&NAMESPACE.storage().prefix(), "") {
+            self.backend.notices.leave(BackgroundNotice::Namespace(entry.key.name().into()));
+            self.backend.notices.leave(BackgroundNotice::TokenSecrets(entry.key.name().into()));
         }
     }
 
@@ -229,7 +257,7 @@ impl BackgroundWorker {
                 Ok(())
             }
             BackgroundNotice::Namespace(name) => {
-                namespaces::reconcile(&self.backend, name, self.tasks, &self.bootstrap.ca_pem).await
+                namespaces::reconcile(&self.backend, name, self.tasks, &self.root_ca.pem()).await
             }
             BackgroundNotice::Node(name) => nodes::reconcile(&self.backend, name).await,
             BackgroundNotice::Quotas(namespace) => quotas::reconcile(&self.backend, namespace).await,
@@ -242,7 +270,7 @@ impl BackgroundWorker {
             },
             BackgroundNotice::TokenSecrets(namespace) => match self.token_issuer() {
                 Some(issuer) => {
-                    token_secrets::reconcile(&self.backend, issuer, namespace, &self.bootstrap.ca_pem).await
+                    token_secrets::reconcile(&self.backend, issuer, namespace, &self.root_ca.pem()).await
                 }
                 None => Ok(()),
             },

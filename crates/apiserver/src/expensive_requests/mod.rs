@@ -56,9 +56,9 @@ impl RequestCost {
         self.bytes >= EXPENSIVE_BYTES || self.memory >= EXPENSIVE_MEMORY_BYTES
     }
 
-    /// Returns the cost of a request whose text is kept in parsed form a second time.
-    pub(crate) fn parsed_twice(self) -> Self {
-        Self { memory: self.memory.saturating_mul(2), ..self }
+    /// Returns the cost of a request whose text is also kept in another form: while that is made, twice.
+    pub(crate) fn with_copy_of_text(self) -> Self {
+        Self { memory: self.memory.saturating_add(self.bytes.saturating_mul(2)), ..self }
     }
 }
 

@@ -1,8 +1,9 @@
 //! Monitors whether the client of a connection reads its responses.
 //!
-//! **Invariant:** if less than [`limits::STALL_BYTES`] of a response was read in [`limits::STALL_TIME`], its connection
-//! is closed and its memory is freed; so does a list whose outdated objects exceed the available memory. Time that the
-//! server itself takes does not count. Watches and logs are exempt, because they have nothing to send most of the time.
+//! **Invariant:** an answer of which less than [`limits::STALL_BYTES`] was read in [`limits::STALL_TIME`] ends its
+//! connection and frees its memory; so does a list whose outdated objects exceed the available memory. Time that the
+//! server itself takes does not count, nor that of a Pod whose answer is passed on. Watches and logs are exempt, because
+//! they have nothing to send most of the time.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,7 +14,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::answer_memory::{AnswerMemoryReservation, UserAnswerMemory};
-use crate::body::RetainedObjects;
+use crate::body::{Body, RetainedObjects};
 use crate::limits;
 
 /// The responses on one connection that have not been sent completely.
@@ -59,6 +60,12 @@ pub(crate) struct AnswerInProgress {
 }
 
 impl ListResponseInProgress {
+    /// Returns the list that an answer is, if it is one.
+    pub(super) fn of_body(body: &Body, memory: &UserAnswerMemory) -> Option<Self> {
+        let Body::List(_, kept) = body else { return None };
+        Some(Self::new(Arc::clone(kept), memory.clone()))
+    }
+
     /// Creates a list that begins now.
     pub(super) fn new(kept: Arc<dyn RetainedObjects>, memory: UserAnswerMemory) -> Self {
         let age = limits::LIST_CHECK_TIME;

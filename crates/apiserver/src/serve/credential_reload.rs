@@ -1,24 +1,26 @@
-//! Reloads credentials that change while the server runs: files are re-read at intervals, and our own certificates are
-//! renewed before they expire.
+//! Credentials that change while the server runs: files are re-read at intervals, and our own certificates are
+//! renewed before they expire. A new CA is told to those who write it down, and written into the kubeconfig.
 //!
 //! **Invariant:** new credentials are used as a whole or not at all. If they cannot be read, the server keeps the
 //! current ones, logs why, and tries again. Existing connections keep the identity that was proved on them.
 
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use homeostat_core::{Clock, Entropy};
+use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
 use super::tls::{self, ClientTrust};
-use super::{CertificateNames, CredentialStorage, Credentials, Error};
-use crate::auth::Authenticator;
+use super::{CertificateNames, CredentialStorage, Credentials, Error, kubeconfig};
+use crate::auth::{Authenticator, StaticTokens};
 use crate::certificates::authority::CertificateAuthority;
 
 /// How often files are re-read. kube-apiserver does so at least once a minute; reading a few small files costs
 /// nothing.
-const FILE_INTERVAL: Duration = Duration::from_secs(10);
-/// How often credentials in memory are checked. They can only expire, and are renewed a month before that.
+pub(super) const FILE_INTERVAL: Duration = Duration::from_secs(10);
+/// How often credentials in memory are checked. They can only expire, and are renewed a month before.
 const MEMORY_INTERVAL: Duration = Duration::from_secs(24 * 3600);
 
 /// The data that a TLS connection needs, from one state of the credentials.
@@ -91,39 +93,86 @@ pub(super) struct CredentialReloader {
     pub(super) tls: Arc<ReloadableTls>,
     pub(super) authenticator: Arc<Authenticator>,
     pub(super) authority: Option<Arc<CertificateAuthority>>,
+    /// The static tokens that are accepted now.
+    pub(super) tokens: StaticTokens,
+    /// Tells which CA to trust.
+    pub(super) root_ca: watch::Sender<String>,
+    /// The kubeconfig (nowhere if empty), and the URL of our server in it.
+    pub(super) kubeconfig: (PathBuf, String),
+}
+
+/// The last failure of something that is repeated. Each is logged once, not at every attempt.
+#[derive(Default)]
+struct LastFailure(String);
+
+impl LastFailure {
+    /// Logs a failure that is not the last one again. Returns the success.
+    fn log<T>(&mut self, what: &str, outcome: Result<T, String>) -> Option<T> {
+        match outcome {
+            Ok(done) => {
+                self.0.clear();
+                Some(done)
+            }
+            Err(error) => {
+                if error != self.0 {
+                    tracing::warn!(%error, "cannot use the changed {what}, keeping the previous ones");
+                }
+                self.0 = error;
+                None
+            }
+        }
+    }
 }
 
 impl CredentialReloader {
     /// Runs until it is dropped.
-    pub(super) async fn run(self, first: Credentials) {
+    pub(super) async fn run(mut self, first: Credentials) {
         let mut current = Arc::new(first);
-        // Each failure is logged once, not at every attempt.
-        let mut last_failure = String::new();
+        let (mut failed_load, mut failed_tokens) = (LastFailure::default(), LastFailure::default());
         loop {
             tokio::time::sleep(self.interval).await;
+            failed_tokens.log("tokens", self.reload_tokens().await);
             let (source, before) = (self.source.clone(), Arc::clone(&current));
             let loaded = tokio::task::spawn_blocking(move || source.load_after(&before)).await;
             let Ok(loaded) = loaded else { continue };
-            match loaded.and_then(|loaded| self.adopt(&current, loaded)) {
-                Ok(None) => last_failure.clear(),
-                Ok(Some(loaded)) => {
-                    last_failure.clear();
-                    current = Arc::new(loaded);
-                }
-                Err(error) if error.to_string() == last_failure => {}
-                Err(error) => {
-                    last_failure = error.to_string();
-                    tracing::warn!(%error, "cannot use the changed credentials, keeping the previous ones");
-                }
+            let adopted = loaded.and_then(|loaded| self.adopt(&current, loaded));
+            let adopted = failed_load.log("credentials", adopted.map_err(|error| error.to_string()));
+            if let Some(loaded) = adopted.flatten() {
+                current = Arc::new(loaded);
             }
         }
     }
 
-    /// Applies credentials; returns `None` if they have not changed.
+    /// Reads the file of static tokens again, and puts changed ones to use.
+    async fn reload_tokens(&mut self) -> Result<(), String> {
+        let Some(file) = self.tokens.file().map(Path::to_owned) else { return Ok(()) };
+        let told = |error: String| format!("{}: {error}", file.display());
+        let path = file.clone();
+        let loaded = tokio::task::spawn_blocking(move || StaticTokens::load(&path)).await;
+        let loaded = loaded.map_err(|error| told(error.to_string()))?.map_err(told)?;
+        if loaded != self.tokens {
+            self.authenticator.set_tokens(&loaded);
+            self.tokens = loaded;
+            tracing::info!("using new static tokens");
+        }
+        Ok(())
+    }
+
+    /// Tells everyone the new CA. The kubeconfig is not worth a failure: the server serves with the new CA anyway.
+    fn publish_ca(&self, pem: &str) {
+        self.root_ca.send_replace(pem.to_owned());
+        let (path, url) = &self.kubeconfig;
+        if let Err(error) = kubeconfig::renew_authority(path, url, pem) {
+            tracing::warn!(%error, "cannot write the new certificate authority into the kubeconfig");
+        }
+    }
+
+    /// Puts credentials to use; returns `None` if they have not changed.
     fn adopt(&self, before: &Credentials, loaded: Credentials) -> Result<Option<Credentials>, Error> {
         let has_new_tls = loaded.serving != before.serving || loaded.client_ca_pem != before.client_ca_pem;
         let has_new_keys = loaded.token_keys != before.token_keys;
-        if !has_new_tls && !has_new_keys {
+        let has_new_ca = loaded.ca_pem != before.ca_pem;
+        if !has_new_tls && !has_new_keys && !has_new_ca {
             return Ok(None);
         }
         let (tls, keys) = (TlsState::new(&loaded)?, loaded.token_keys()?);
@@ -137,6 +186,9 @@ impl CredentialReloader {
         if let Some(issuer) = self.authenticator.issuer().filter(|_| has_new_keys) {
             issuer.set_keys(keys);
             tracing::info!("using new keys of service account tokens");
+        }
+        if has_new_ca {
+            self.publish_ca(&loaded.ca_pem);
         }
         Ok(Some(loaded))
     }

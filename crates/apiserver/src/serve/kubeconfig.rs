@@ -45,6 +45,34 @@ pub fn write(path: &Path, server: &str, ca_pem: &str, token: &str) -> Result<(),
     files::write_private(path, merged.unwrap_or(ours).as_bytes())
 }
 
+/// Replaces the certificate authority of our server, in a file that still names it. Everything else stays: the user may
+/// have chosen another context since the start, or another file.
+pub(super) fn renew_authority(path: &Path, server: &str, ca_pem: &str) -> Result<(), Error> {
+    let path = &std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let Ok(found) = std::fs::read_to_string(path) else { return Ok(()) };
+    match with_authority(&found, server, ca_pem) {
+        Some(renewed) => files::write_private(path, renewed.as_bytes()),
+        None => Ok(()),
+    }
+}
+
+/// Returns `found` with another certificate authority of our server; `None` if it does not name it.
+fn with_authority(found: &str, server: &str, ca_pem: &str) -> Option<String> {
+    let mut config = parse_kubeconfig(found).ok()?;
+    check_scalars("", &config).ok()?;
+    let mut clusters = config["clusters"].as_array_mut()?.iter_mut();
+    let ours = clusters.find(|entry| entry["name"] == NAME && entry["cluster"]["server"] == server)?;
+    let before = ours["cluster"]["certificate-authority-data"].take();
+    let renewed = STANDARD.encode(ca_pem);
+    let before = before.as_str().filter(|before| !before.is_empty() && found.matches(before).count() == 1);
+    // The text stays as it was written, comments included, if the certificate is one piece of it.
+    if let Some(before) = before {
+        return Some(found.replace(before, &renewed));
+    }
+    ours["cluster"]["certificate-authority-data"] = renewed.into();
+    serde_saphyr::to_string(&config).ok()
+}
+
 /// Returns `found` with our current entries; `None` if it contains no others.
 fn merge_entries(found: &str, ours: &str) -> Result<Option<String>, String> {
     let (mut kept, mut fresh) = (parse_kubeconfig(found)?, parse_kubeconfig(ours)?);
@@ -187,6 +215,22 @@ contexts:
 - {name: prod, context: {cluster: prod, user: prod}}
 - {name: homeostat, context: {cluster: homeostat, user: homeostat, namespace: mine}}
 ";
+
+    #[test]
+    fn a_new_authority_changes_nothing_else() {
+        let fresh = text("https://new", "old ca", "token");
+        let renewed = with_authority(&fresh, "https://new", "new ca").expect("it names the server");
+        assert_eq!(renewed, text("https://new", "new ca", "token"));
+        assert_eq!(with_authority(&fresh, "https://other", "new ca"), None);
+        assert_eq!(with_authority("", "https://new", "new ca"), None);
+        let chosen = OTHERS.replace("server: 'https://old'", "server: 'https://new'");
+        let renewed = with_authority(&chosen, "https://new", "new ca").expect("it names the server");
+        let renewed: Value = serde_saphyr::from_str(&renewed).unwrap();
+        assert_eq!(renewed["current-context"], "prod", "the user's choice");
+        assert_eq!(renewed["users"][0]["user"]["token"], "precious");
+        let ours = &renewed["clusters"][1]["cluster"];
+        assert_eq!(ours["certificate-authority-data"], STANDARD.encode("new ca"));
+    }
 
     #[test]
     fn entries_of_others_stay() {

@@ -19,13 +19,15 @@ use homeostat_api::kinds::core::service::API_SERVER_ADDRESS;
 use homeostat_core::{Clock, Entropy};
 use homeostat_store::SharedStore;
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use self::credential_reload::{CredentialReloader, CredentialSource, ReloadableTls};
+use self::credential_reload::{CredentialReloader, CredentialSource, FILE_INTERVAL, ReloadableTls};
 use self::machine_addresses::AddressFamily;
 use crate::auth::{Authenticator, Identity, StaticTokens, TokenIssuer};
 use crate::certificates::authority::CertificateAuthority;
+use crate::certificates::root_ca::RootCa;
 
 mod answer_memory;
 mod answer_progress;
@@ -78,7 +80,23 @@ pub struct Config {
     pub entropy: Entropy,
 }
 
-/// A server that listens and has its credentials, but does not serve requests yet.
+/// A socket that listens, before anything else of its server exists.
+#[derive(Debug)]
+pub struct ListeningSocket {
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+impl ListeningSocket {
+    /// Takes the port; port 0 selects any free one.
+    pub fn bind(address: SocketAddr) -> Result<Self, Error> {
+        let listener = listener::bind(address)?;
+        let address = listener.local_addr().map_err(|source| Error::Bind { address, source })?;
+        Ok(Self { listener, address })
+    }
+}
+
+/// A server that listens and has its credentials, but does not answer requests yet.
 pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
@@ -88,14 +106,19 @@ pub struct Server {
     reload_interval: Duration,
     tokens: StaticTokens,
     authority: Option<Arc<CertificateAuthority>>,
+    root_ca: watch::Sender<String>,
 }
 
 impl Server {
     /// Binds the port, creates or loads the credentials, and writes the kubeconfig.
     pub fn bind(config: Config) -> Result<Self, Error> {
-        let listener = listener::bind(config.listen)?;
-        let address =
-            listener.local_addr().map_err(|source| Error::Bind { address: config.listen, source })?;
+        Self::on(ListeningSocket::bind(config.listen)?, config)
+    }
+
+    /// Like [`bind`](Self::bind), on a socket that was bound to `config.listen` before. Whoever has other things to write
+    /// takes the port first, so that nothing is left behind if it is in use.
+    pub fn on(socket: ListeningSocket, config: Config) -> Result<Self, Error> {
+        let ListeningSocket { listener, address } = socket;
         let Config { storage, kubeconfig, clock, entropy, .. } = config;
         let names = certificate_names(config.listen.ip());
         let credentials = Credentials::load(&storage, &names, clock, &entropy)?;
@@ -106,7 +129,18 @@ impl Server {
         let source = CredentialSource { storage, names, clock, entropy };
         let reload_interval = source.interval();
         let authority = credentials.authority()?.map(Arc::new);
-        Ok(Self { listener, address, kubeconfig, credentials, source, reload_interval, tokens, authority })
+        let root_ca = watch::Sender::new(credentials.ca_pem.clone());
+        Ok(Self {
+            listener,
+            address,
+            kubeconfig,
+            credentials,
+            source,
+            reload_interval,
+            tokens,
+            authority,
+            root_ca,
+        })
     }
 
     /// Sets how often credential files are re-read. The default is every ten seconds.
@@ -116,9 +150,12 @@ impl Server {
         self
     }
 
-    /// Also accepts these tokens, each as its user.
+    /// Also accepts these tokens, each as its user. If they come from a file, it is followed.
     #[must_use]
     pub fn with_tokens(mut self, tokens: StaticTokens) -> Self {
+        if tokens.file().is_some() {
+            self.reload_interval = self.reload_interval.min(FILE_INTERVAL);
+        }
         self.tokens = tokens;
         self
     }
@@ -161,6 +198,11 @@ impl Server {
         self.authority.clone()
     }
 
+    /// Returns the certificate authority that clients should trust, now and after it was renewed.
+    pub fn root_ca(&self) -> RootCa {
+        RootCa::following(&self.root_ca)
+    }
+
     /// Returns the credentials.
     pub fn credentials(&self) -> &Credentials {
         &self.credentials
@@ -173,7 +215,8 @@ impl Server {
         let keys = self.credentials.token_keys()?;
         let issuer = TokenIssuer::new(keys, store, *clock, entropy.clone())
             .named(&self.credentials.token_keys.issuers);
-        let authenticator = Authenticator::new(*clock).with_tokens(&self.tokens).with_issuer(issuer);
+        let authenticator = Authenticator::new(*clock).with_issuer(issuer);
+        authenticator.set_tokens(&self.tokens);
         let admin_token = &self.credentials.admin_token;
         Ok(if admin_token.is_empty() {
             authenticator
@@ -216,6 +259,9 @@ impl Server {
             tls: Arc::clone(&tls),
             authenticator: Arc::clone(&authenticator),
             authority: self.authority,
+            tokens: self.tokens,
+            root_ca: self.root_ca,
+            kubeconfig: (self.kubeconfig, url(self.address)),
         };
         let context = connection::ConnectionServer {
             connections: connection_table::ConnectionTable::new(listener::connections_max()),

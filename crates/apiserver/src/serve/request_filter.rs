@@ -1,7 +1,7 @@
 //! Filters every request before the API sees it: authenticates it, and limits concurrency, memory and time.
 //!
 //! **Invariant:** a panic in the API is a 500 for that request only; long-running requests (watches, followed logs,
-//! exec) compete for slots only with each other, never with short ones.
+//! exec) compete for slots only with each other, never with short ones, and so do health probes.
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -29,9 +29,11 @@ use super::request_slots::{RequestSlot, RequestSlots};
 use super::response_body::{AnswerResources, RefusalResources, ResponseBody};
 use crate::auth::{Authenticator, Identity, MASTERS, account_of};
 use crate::body::Body;
+use crate::health;
 use crate::limits::{
-    ANSWER_TIME, BODY_BYTES_MAX, READS_MAX, REFUSAL_BYTES, RETRY_AFTER_S, STREAMS_TOTAL_MAX, UPGRADE_TIME,
-    USER_READS_MAX, USER_STREAMS_MAX, USER_WATCHES_MAX, USER_WRITES_MAX, WATCHES_MAX, WRITES_MAX,
+    ANSWER_TIME, BODY_BYTES_MAX, PROBE_URI_BYTES_MAX, PROBES_MAX, READS_MAX, REFUSAL_BYTES, RETRY_AFTER_S,
+    STREAMS_TOTAL_MAX, UPGRADE_TIME, USER_READS_MAX, USER_STREAMS_MAX, USER_WATCHES_MAX, USER_WRITES_MAX,
+    WATCHES_MAX, WRITES_MAX,
 };
 use crate::refusal_log::RequestHead;
 use crate::request::{PathTarget, Query, Verb, decode_path, verb_of_request};
@@ -68,7 +70,8 @@ struct RequestLimits {
     writes: Arc<RequestSlots>,
     watches: Arc<RequestSlots>,
     streams: Arc<RequestSlots>,
-    /// The memory of responses that wait to be read.
+    probes: Arc<RequestSlots>,
+    /// The memory of answers that wait to be read.
     answer_memory: AnswerMemory,
 }
 
@@ -79,6 +82,8 @@ impl RequestLimits {
             writes: RequestSlots::new(USER_WRITES_MAX, WRITES_MAX),
             watches: RequestSlots::new(USER_WATCHES_MAX, WATCHES_MAX),
             streams: RequestSlots::new(USER_STREAMS_MAX, STREAMS_TOTAL_MAX),
+            // Most of them are anonymous, that is, of one user.
+            probes: RequestSlots::new(PROBES_MAX, PROBES_MAX),
             answer_memory: AnswerMemory::default(),
         }
     }
@@ -89,6 +94,7 @@ impl RequestLimits {
             RequestClass::Write => &self.writes,
             RequestClass::Watch => &self.watches,
             RequestClass::Connection => &self.streams,
+            RequestClass::Probe => &self.probes,
         }
     }
 }
@@ -157,6 +163,9 @@ impl RequestFilter {
         }
         let response = self.handle(request, class).await;
         drop(body_reservation);
+        if class == RequestClass::Probe {
+            return self.send_short(response, client, Some(&memory), active_request);
+        }
         let (mut head, body) = response.into_parts();
         if let (Some(accepted), Some(upgraded)) = (head.extensions.remove::<Upgrade>(), upgrade) {
             let resources = StreamResources {
@@ -173,11 +182,8 @@ impl RequestFilter {
         let Some(body) = memory.reserve_body(body) else {
             return self.refuse(too_many_requests(), client, Some(&memory), active_request);
         };
-        let list = match &body {
-            Body::List(_, kept) => Some(ListResponseInProgress::new(Arc::clone(kept), memory.clone())),
-            _ => None,
-        };
-        let in_progress = (!class.is_long_running()).then(|| client.progress.begin(list));
+        let begin = || client.progress.begin(ListResponseInProgress::of_body(&body, &memory));
+        let in_progress = (!class.may_rest(&body)).then(begin);
         let memory = matches!(body, Body::List(..) | Body::Stream(_) | Body::Proxied(_)).then_some(memory);
         let resources = AnswerResources {
             in_progress,
@@ -224,7 +230,7 @@ impl RequestFilter {
         if identity.is_in(MASTERS) { &self.administrators } else { &self.users }
     }
 
-    /// Sends a refusal, which takes memory until it is read. Resets the stream if there is no memory.
+    /// Sends a refusal.
     fn refuse(
         &self,
         response: Response<Body>,
@@ -232,7 +238,18 @@ impl RequestFilter {
         memory: Option<&UserAnswerMemory>,
         active_request: ActiveRequest,
     ) -> Result<Response<ResponseBody>, h2::Error> {
-        let response = self.count_refusal(response);
+        self.send_short(self.count_refusal(response), client, memory, active_request)
+    }
+
+    /// Sends a short answer, which has no slot but takes memory until it is read. Resets the stream if there is no
+    /// memory.
+    fn send_short(
+        &self,
+        response: Response<Body>,
+        client: &ConnectedClient,
+        memory: Option<&UserAnswerMemory>,
+        active_request: ActiveRequest,
+    ) -> Result<Response<ResponseBody>, h2::Error> {
         let taken = match memory.filter(|_| client.connection.is_authenticated()) {
             Some(memory) => memory
                 .reserve(REFUSAL_BYTES)
@@ -337,10 +354,15 @@ enum RequestClass {
     Watch,
     /// A connection to a container.
     Connection,
+    /// A question about the server's health: answered at once, and shortly.
+    Probe,
 }
 
 impl RequestClass {
     fn classify(method: &Method, path: &str, query: Option<&str>) -> Self {
+        if is_probe(method, path, query.unwrap_or_default()) {
+            return Self::Probe;
+        }
         if !may_be_long_running(path, query.unwrap_or_default()) {
             return Self::of_method(method);
         }
@@ -368,6 +390,17 @@ impl RequestClass {
     fn is_long_running(self) -> bool {
         matches!(self, Self::Watch | Self::Connection)
     }
+
+    /// Returns whether an answer may wait for its client: a watch or a log has nothing to send most of the time. Any other
+    /// answer must be read, also that of a Pod.
+    fn may_rest(self, body: &Body) -> bool {
+        self.is_long_running() && matches!(body, Body::Stream(_))
+    }
+}
+
+fn is_probe(method: &Method, path: &str, query: &str) -> bool {
+    let is_short = path.len() + query.len() <= PROBE_URI_BYTES_MAX;
+    is_short && matches!(*method, Method::GET | Method::HEAD) && health::is_probe(path)
 }
 
 /// The address of the client of a request.
@@ -434,6 +467,11 @@ mod tests {
         check("/api/v1/namespaces/a/pods/x?watch=1", RequestClass::Read);
         check("/api/v1/namespaces/a/pods/x/status?watch=1", RequestClass::Read);
         check("/version?watch=1", RequestClass::Read);
+        check("/healthz", RequestClass::Probe);
+        check("/livez?verbose", RequestClass::Probe);
+        check("/readyz/etcd", RequestClass::Probe);
+        check("/healthzz", RequestClass::Read);
+        check(&format!("/healthz?exclude={}", "x".repeat(PROBE_URI_BYTES_MAX)), RequestClass::Read);
         check("/api/v1/namespaces/a/pods/x/log", RequestClass::Read);
         check("/api/v1/namespaces/a/pods/x/log?follow=true", RequestClass::Watch);
         check("/api/v1/namespaces/a/pods/x/exec", RequestClass::Connection);

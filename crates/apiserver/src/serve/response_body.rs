@@ -142,7 +142,7 @@ impl ResponseBody {
     fn note_being_made(&self, is_being_made: bool) {
         if let Some(in_progress) =
             self.resources.as_ref().and_then(|resources| resources.in_progress.as_ref())
-            && matches!(self.body, Body::List(..) | Body::Stream(_))
+            && matches!(self.body, Body::List(..) | Body::Stream(_) | Body::Proxied(_))
         {
             in_progress.set_being_made(is_being_made);
         }
@@ -205,9 +205,11 @@ impl http_body::Body for ResponseBody {
 
 #[cfg(test)]
 mod tests {
-    use futures::StreamExt as _;
+    use futures::{FutureExt as _, StreamExt as _};
     use http_body_util::BodyExt as _;
 
+    use super::super::answer_progress::AnswerProgress;
+    use super::super::connection_table::ConnectionTable;
     use super::*;
 
     async fn frames(body: Body) -> Vec<usize> {
@@ -245,5 +247,30 @@ mod tests {
         stop.cancel();
         assert!(body.frame().await.is_none());
         assert!(body.frame().await.is_none());
+    }
+
+    /// What a Pod takes its time for is not the client's fault; what the client does not take is.
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_of_a_pod_stalls_only_while_it_waits_for_its_client() {
+        let connections = ConnectionTable::new(1);
+        let connection = connections.accept([127, 0, 0, 1].into()).expect("there is room");
+        let progress = Arc::new(AnswerProgress::default());
+        let resources = AnswerResources {
+            in_progress: Some(progress.begin(None)),
+            _slot: None,
+            _active_request: connection.begin(),
+            _refusal: RefusalResources::default(),
+            memory: None,
+        };
+        let (pieces, arriving) = futures::channel::mpsc::unbounded::<Result<Bytes, BrokenAnswer>>();
+        let mut body =
+            ResponseBody::new(Body::Proxied(arriving.boxed()), &CancellationToken::new(), Some(resources));
+        assert!(body.frame().now_or_never().is_none(), "the Pod has sent nothing");
+        let long = 10 * crate::limits::STALL_TIME;
+        assert!(tokio::time::timeout(long, progress.stalled()).await.is_err());
+        pieces.unbounded_send(Ok(Bytes::from_static(b"piece"))).unwrap();
+        let unread = body.frame().await.unwrap();
+        tokio::time::timeout(long, progress.stalled()).await.expect("nobody asks for the next piece");
+        drop((unread, body));
     }
 }

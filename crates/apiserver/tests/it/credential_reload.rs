@@ -7,7 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use homeostat_apiserver::auth::{Authenticator, Identity};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use homeostat_apiserver::ApiServer;
+use homeostat_apiserver::auth::{Authenticator, Identity, StaticTokens};
 use homeostat_apiserver::body::Body;
 use homeostat_apiserver::serve::{
     CertificateNames, Config, CredentialStorage, Credentials, RequestBody, Server,
@@ -22,6 +25,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_util::sync::CancellationToken;
+
+use crate::test_server::TestServer;
 
 /// How often the server checks, and how often the test does.
 const INTERVAL: Duration = Duration::from_millis(20);
@@ -47,18 +52,21 @@ struct Running {
     _folder: tempfile::TempDir,
 }
 
-async fn start() -> Running {
-    let folder = tempfile::tempdir().unwrap();
-    let pki = folder.path().join("pki");
+fn bind(folder: &Path) -> Server {
     let server = Server::bind(Config {
         listen: ([127, 0, 0, 1], 0).into(),
-        storage: CredentialStorage::Folder(pki.clone()),
-        kubeconfig: folder.path().join("kubeconfig"),
+        storage: CredentialStorage::Folder(folder.join("pki")),
+        kubeconfig: folder.join("kubeconfig"),
         clock: Clock::system(),
         entropy: Entropy::system(),
-    })
-    .unwrap()
-    .reload_every(INTERVAL);
+    });
+    server.unwrap().reload_every(INTERVAL)
+}
+
+async fn start() -> Running {
+    let folder = tempfile::tempdir().unwrap();
+    let server = bind(folder.path());
+    let pki = folder.path().join("pki");
     let store: SharedStore = Arc::new(Memory::new());
     let account = json!({"metadata": {"name": "robot", "uid": "u"}}).to_string();
     let key = Key::new("", "serviceaccounts", "a", "robot");
@@ -170,4 +178,62 @@ async fn signing_keys_rotate_and_earlier_ones_may_stay() {
     assert!(accepts(&second));
     server.stop.cancel();
     server.task.await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_changed_file_of_tokens_is_used_without_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tokens.csv");
+    std::fs::write(&file, "first,jane,1\n").unwrap();
+    let server = bind(folder.path()).with_tokens(StaticTokens::load(&file).unwrap());
+    let authenticator = Arc::new(server.authenticator(Arc::new(Memory::new())).unwrap());
+    let stop = CancellationToken::new();
+    let task = tokio::spawn(server.run(tower::service_fn(answer), Arc::clone(&authenticator), stop.clone()));
+    let owner = |token: &str| authenticator.accept(token, &[]).ok().map(|accepted| accepted.identity.name);
+    assert_eq!(owner("first").as_deref(), Some("jane"));
+    std::fs::write(&file, "second,joe,2\n").unwrap();
+    eventually("the new token is accepted", async || owner("second").as_deref() == Some("joe")).await;
+    assert_eq!(owner("first"), None, "a token that was removed is refused");
+    std::fs::write(&file, "broken\n").unwrap();
+    for _ in 0..10 {
+        tokio::time::sleep(INTERVAL).await;
+        assert_eq!(owner("second").as_deref(), Some("joe"), "a broken file changes nothing");
+    }
+    stop.cancel();
+    task.await.unwrap().unwrap();
+}
+
+/// Clients trust what is written in ConfigMaps, token Secrets and the kubeconfig.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replaced_authority_is_published_without_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = bind(folder.path());
+    let store: SharedStore = Arc::new(Memory::new());
+    let authenticator = Arc::new(server.authenticator(Arc::clone(&store)).unwrap());
+    let builder =
+        ApiServer::builder(store).authenticator(Arc::clone(&authenticator)).root_ca(server.root_ca());
+    let plane = TestServer::start_with(builder).await;
+    let stop = CancellationToken::new();
+    let task = tokio::spawn(server.run(tower::service_fn(answer), authenticator, stop.clone()));
+    let secret = json!({"metadata": {"name": "t", "annotations": {"kubernetes.io/service-account.name": "default"}},
+        "type": "kubernetes.io/service-account-token"});
+    let in_default = "/api/v1/namespaces/default";
+    plane.until(&format!("{in_default}/serviceaccounts/default"), |answer| answer.code == 200).await;
+    plane.post(&format!("{in_default}/secrets"), secret).await.expect(201);
+    plane.until(&format!("{in_default}/secrets/t"), |answer| answer.body["data"]["ca.crt"].is_string()).await;
+    let elsewhere = tempfile::tempdir().unwrap();
+    let after = load(elsewhere.path());
+    for name in ["ca.crt", "apiserver.crt", "admin.crt", "ca.key", "apiserver.key", "admin.key"] {
+        std::fs::copy(elsewhere.path().join(name), folder.path().join("pki").join(name)).unwrap();
+    }
+    let encoded = STANDARD.encode(&after.ca_pem);
+    for namespace in ["default", "kube-public"] {
+        let path = format!("/api/v1/namespaces/{namespace}/configmaps/kube-root-ca.crt");
+        plane.until(&path, |answer| answer.body["data"]["ca.crt"] == *after.ca_pem).await;
+    }
+    plane.until(&format!("{in_default}/secrets/t"), |answer| answer.body["data"]["ca.crt"] == *encoded).await;
+    let kubeconfig = || std::fs::read_to_string(folder.path().join("kubeconfig")).unwrap();
+    eventually("the kubeconfig has it", async || kubeconfig().contains(&encoded)).await;
+    stop.cancel();
+    task.await.unwrap().unwrap();
 }

@@ -85,6 +85,9 @@ async fn answer(request: Request<RequestBody>) -> Result<Response<Body>, Infalli
             Ok(body) => Body::from(body.to_bytes().len().to_string()),
             Err(error) => Body::from(error.to_string()),
         },
+        "/api/v1/namespaces/a/pods/x/proxy/endless" => {
+            Body::Proxied(futures::stream::repeat(Ok(vec![b'x'; 1000].into())).boxed())
+        }
         "/list" => Body::Pieces((0..10_000).map(|_| vec![b'x'; 1000].into()).collect()),
         _ => Body::from(name),
     };

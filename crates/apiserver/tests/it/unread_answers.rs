@@ -106,6 +106,34 @@ async fn a_buffered_answer_keeps_its_slot() {
     server.stop().await;
 }
 
+/// Strangers who read nothing must not make the server look dead to those who check on it, even if they leave the answers
+/// to probes unread, too.
+#[tokio::test]
+async fn probes_are_answered_while_strangers_read_nothing() {
+    const CONNECTIONS: usize = 4;
+    const ANONYMOUS: &str = "";
+    let server = start();
+    let mut unread = Vec::new();
+    let most = limits::UNAUTHENTICATED_REFUSALS_MAX;
+    for (path, streams) in [("/who", limits::USER_READS_MAX / CONNECTIONS), ("/healthz", most)] {
+        for _ in 0..CONNECTIONS {
+            let (mut sender, _connection) = connect(&server, 0).await;
+            for _ in 0..streams {
+                let answer = ask(&mut sender, path, ANONYMOUS).await.unwrap();
+                assert_eq!(answer.status(), 200, "{path}");
+                unread.push((answer, sender.clone()));
+            }
+        }
+    }
+    let (mut sender, _connection) = connect(&server, 64 * 1024).await;
+    assert_eq!(ask(&mut sender, "/who", ANONYMOUS).await.unwrap().status(), 429);
+    for path in ["/healthz", "/livez", "/readyz?verbose"] {
+        assert_eq!(ask(&mut sender, path, ANONYMOUS).await.unwrap().status(), 200, "{path}");
+    }
+    drop(unread);
+    server.stop().await;
+}
+
 /// Time stands still and jumps to the next deadline when every task waits.
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_is_not_read_ends_its_connection() {
@@ -121,7 +149,22 @@ async fn an_answer_that_is_not_read_ends_its_connection() {
     server.stop().await;
 }
 
-/// A read has no body. A body that a client sends anyway is not kept while its request waits.
+/// The answer of a Pod does not end by itself, and its slot is one of few.
+#[tokio::test(start_paused = true)]
+async fn an_answer_of_a_pod_that_is_not_read_ends_its_connection() {
+    let server = start();
+    let token = server.credentials.admin_token.clone();
+    let (mut sender, connection) = connect(&server, 1).await;
+    let started = tokio::time::Instant::now();
+    let answer = ask(&mut sender, "/api/v1/namespaces/a/pods/x/proxy/endless", &token).await.unwrap();
+    assert_eq!(answer.status(), 200);
+    let _ = tokio::time::timeout(10 * limits::STALL_TIME, connection).await.expect("it is cut off");
+    assert!(started.elapsed() <= limits::STALL_TIME + Duration::from_secs(1), "{:?}", started.elapsed());
+    drop(answer);
+    server.stop().await;
+}
+
+/// A read has no body. What a client sends nevertheless is not kept while its request waits.
 #[tokio::test]
 async fn bodies_of_reads_are_discarded() {
     // Only a failing test waits that long.

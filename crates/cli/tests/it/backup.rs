@@ -22,7 +22,7 @@ fn refused(output: &Output, words: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_is_lost_comes_back_as_it_was_at_the_backup() {
+async fn a_lost_server_is_restored_as_it_was_at_the_backup() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::durable(folder.path()).await;
     let client = server.client().await;
@@ -89,7 +89,7 @@ async fn a_server_that_is_lost_comes_back_as_it_was_at_the_backup() {
     let count = u32::try_from(count).unwrap();
     assert!(count >= least && count <= most + 1, "{count} of {least} to {most}");
     let version = |text: &str| text.parse::<u64>().unwrap();
-    assert!(version(&list.metadata.resource_version.unwrap()) > version(&newest), "versions go on above");
+    assert!(version(&list.metadata.resource_version.unwrap()) > version(&newest), "the versions continue");
     let secrets: Api<Secret> = Api::default_namespaced(client);
     let found = secrets.get("password").await.unwrap();
     assert_eq!((found.data, found.metadata.uid), (secret.data, secret.metadata.uid));

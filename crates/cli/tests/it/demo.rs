@@ -34,7 +34,7 @@ async fn everything_converges() {
 }
 
 #[tokio::test]
-async fn one_that_is_interrupted_says_so_and_claims_nothing() {
+async fn an_interrupted_demo_says_so_and_claims_nothing() {
     let folder = passable();
     let mut demo = Command::new(env!("CARGO_BIN_EXE_homeostat"))
         .args(["demo", "--once"])
@@ -49,7 +49,7 @@ async fn one_that_is_interrupted_says_so_and_claims_nothing() {
     let mut line = String::new();
     while !line.contains("objects are applied") {
         line.clear();
-        assert!(told.read_line(&mut line).await.unwrap() > 0, "it ended before it began");
+        assert!(told.read_line(&mut line).await.unwrap() > 0, "the demo ended before it began");
     }
     let pid = Pid::from_raw(demo.id().unwrap().try_into().unwrap()).unwrap();
     kill_process(pid, Signal::INT).unwrap();

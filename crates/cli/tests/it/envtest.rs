@@ -154,7 +154,7 @@ fn config_map(name: &str) -> ConfigMap {
 }
 
 #[tokio::test]
-async fn a_server_without_controllers_keeps_its_objects_where_etcd_does() {
+async fn a_server_without_controllers_stores_its_objects_in_the_folder_of_etcd() {
     let suite = SuiteFolder::new().await;
     let etcd = suite.etcd().await;
     let server = suite.api_server(&etcd, "").await;
@@ -179,13 +179,13 @@ async fn a_server_without_controllers_keeps_its_objects_where_etcd_does() {
     })
     .await;
     let accounts: Api<ServiceAccount> = Api::all(client);
-    assert!(accounts.list(&ListParams::default()).await.unwrap().items.is_empty(), "nobody makes accounts");
+    assert!(accounts.list(&ListParams::default()).await.unwrap().items.is_empty(), "no account is created");
 
     assert!(server.terminate().await.success());
     let again = suite.api_server(&etcd, "-gc,serviceaccounts").await;
     let client = suite.client(&again).await;
     let maps: Api<ConfigMap> = Api::default_namespaced(client.clone());
-    maps.get("kept").await.expect("it was stored beside etcd");
+    maps.get("kept").await.expect("it was stored in etcd's folder");
     let accounts: Api<ServiceAccount> = Api::default_namespaced(client);
     eventually("the account is made", || async { accounts.get_opt("default").await.unwrap() }).await;
     assert!(again.terminate().await.success());
@@ -281,8 +281,9 @@ async fn the_flags_of_fabric8_start_both_programs() {
     assert!(server.terminate().await.success());
 }
 
-/// fabric8 makes an RSA key in the older form and one self-signed certificate, of no authority, which is at the same
-/// time the authority for clients; the same key signs tokens. It ends the programs by SIGKILL.
+/// fabric8 creates an RSA key in the older PEM form and one self-signed certificate. The certificate is not marked as
+/// an authority, but serves as the authority for clients; the same key signs tokens. fabric8 ends the programs with
+/// SIGKILL.
 #[tokio::test]
 async fn the_certificates_of_fabric8_authenticate_also_after_a_kill() {
     if !has_tool("openssl", "apt-get install openssl") {

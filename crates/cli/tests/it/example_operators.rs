@@ -105,7 +105,7 @@ async fn an_at_takes_its_seven_steps() {
     server.stop().await;
 }
 
-/// PostgreSQL's client, if PostgreSQL is installed.
+/// Returns the path of PostgreSQL's client, if PostgreSQL is installed.
 fn psql() -> Option<PathBuf> {
     let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let hidden = versions.map(|version| version.path().join("bin"));
@@ -139,7 +139,7 @@ async fn answers(server: &Cluster, psql: &Path, sql: &str, expected: &str) {
 }
 
 #[tokio::test]
-async fn a_database_is_made_changed_repaired_and_deleted() {
+async fn a_database_is_created_changed_repaired_and_deleted() {
     let folder = tempfile::tempdir().unwrap();
     // If the server is root, Pods run as other users, so the folder must be accessible to all.
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o711)).unwrap();
@@ -180,6 +180,6 @@ async fn a_database_is_made_changed_repaired_and_deleted() {
     for child in ["statefulset/orders", "service/orders", "secret/orders-credentials", "pod/orders-0"] {
         is_gone(&server, child).await;
     }
-    assert!(!data.join("default/orders").exists(), "the data goes, too");
+    assert!(!data.join("default/orders").exists(), "the data is deleted as well");
     server.stop().await;
 }

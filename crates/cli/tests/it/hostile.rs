@@ -86,7 +86,7 @@ impl Scene {
 }
 
 #[tokio::test]
-async fn who_is_turned_away_at_the_door_is_counted() {
+async fn unauthenticated_requests_are_counted() {
     let scene = Scene::new().await;
     let stranger = format!(
         "GET /api/v1/pods HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nAuthorization: Bearer wrong\r\n\r\n",
@@ -103,7 +103,7 @@ async fn who_is_turned_away_at_the_door_is_counted() {
 }
 
 #[tokio::test]
-async fn bodies_that_are_no_objects() {
+async fn bodies_that_are_not_objects() {
     let scene = Scene::new().await;
     let unrecognized =
         "the object provided is unrecognized (must be of type ConfigMap): couldn't get version/kind";
@@ -233,7 +233,8 @@ async fn bad_selectors_and_tokens() {
     scene.finish().await;
 }
 
-/// A real continue token, then a truncated one, a modified one, and one for another place.
+/// Returns tampered continue tokens: a truncated one, one that starts in another resource, one with an unknown version,
+/// and one that is not an object.
 async fn tampered_tokens(scene: &Scene) -> Vec<String> {
     use base64::Engine;
     use base64::engine::general_purpose::URL_SAFE_NO_PAD;

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::pods::{kubectl, passable_folder, told};
 use crate::server::{Server, command, eventually};
 
-/// A Pod that prints all it can read of a folder and of the server's process.
+/// Returns a Pod that prints everything it can read from a folder and from the server's process.
 pub(crate) fn curious(name: &str, folder: &str, server: u32, security: &Value) -> Value {
     let script = format!(
         "for place in {folder} /proc/{server}/cwd/.homeostat /proc/{server}/root{folder} /host /proc/{server}/environ; do \
@@ -21,7 +21,7 @@ pub(crate) fn curious(name: &str, folder: &str, server: u32, security: &Value) -
 
 /// The store, the keys, the tokens and the kubeconfig, by every possible path.
 #[tokio::test]
-async fn no_pod_reads_what_the_server_keeps() {
+async fn pods_cannot_read_the_data_of_the_server() {
     let folder = passable_folder();
     let data = folder.path().canonicalize().unwrap().join(".homeostat");
     let mut server = Server::start(folder.path(), &["--node"]).await;
@@ -57,7 +57,7 @@ async fn no_pod_reads_what_the_server_keeps() {
 }
 
 #[tokio::test]
-async fn pods_run_as_whom_the_owner_names() {
+async fn pods_run_as_the_user_that_the_option_names() {
     let folder = passable_folder();
     let mut alone = command(folder.path(), &["--node-as", "root"]);
     let output = alone.output().await.unwrap();

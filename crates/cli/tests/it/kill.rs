@@ -84,7 +84,7 @@ async fn run(kills: u32) {
         .await
         .expect("it still takes writes");
     let told = watcher.await.expect("the watcher found nothing wrong");
-    assert_eq!(told, expected, "the watch told exactly what happened");
+    assert_eq!(told, expected, "the watch reported exactly what happened");
     server.stop().await;
     println!(
         "{kills} kills, {} acknowledged writes, all there; {} objects watched",
@@ -204,7 +204,7 @@ async fn watch_all(mut lives: Lives, revision: u64) -> BTreeMap<String, Vec<Chan
 
 struct Told {
     changes: BTreeMap<String, Vec<Change>>,
-    /// Returns the newest reported revision, where the next watch starts.
+    /// The newest reported revision, from which the next watch starts.
     revision: u64,
 }
 
@@ -231,7 +231,7 @@ impl Told {
             WatchEvent::Error(status) => panic!("a watch must resume after a crash: {status:?}"),
         };
         let revision = version_of(&object).revision.parse().expect("resourceVersions are numbers");
-        assert!(self.revision < revision, "{revision} was told after {}", self.revision);
+        assert!(self.revision < revision, "{revision} was reported after {}", self.revision);
         self.revision = revision;
         let name = name_of(&object);
         if name == LAST {

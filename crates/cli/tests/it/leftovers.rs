@@ -46,7 +46,8 @@ async fn the_next_server_removes_what_a_killed_one_left_and_nothing_else() {
     let dies = ephemeral(temporary.path()).await;
     assert_eq!(folders(temporary.path()).len(), 2);
     let file = aside.path().join("pid");
-    // Outside its session and without a mark: only its brand identifies it. Kubernetes turns two dollar signs into one.
+    // The process leaves its session and clears its environment, so only its brand identifies it. Kubernetes turns two
+    // dollar signs into one.
     let script =
         format!("setsid env -i sh -c 'echo $$$$ > {}; exec sleep 1000' & exec sleep 1000", file.display());
     run(&dies, "daemon", "Always", &script).await;
@@ -54,7 +55,7 @@ async fn the_next_server_removes_what_a_killed_one_left_and_nothing_else() {
     let (first, stray) = (pid(&dies, "daemon").await, told(&file).await);
     let supervisor = parent(first);
     let all = [parent(supervisor), supervisor, dies.pid()];
-    // At one moment, so that none of them can clean up after another.
+    // Stop all of them before killing any, so that none can clean up after another.
     for (pid, name) in [Signal::STOP, Signal::KILL].into_iter().flat_map(|name| all.map(|pid| (pid, name))) {
         signal(pid, name);
     }

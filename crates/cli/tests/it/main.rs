@@ -6,6 +6,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
+mod audited_bodies;
 mod backup;
 mod cluster;
 mod console;

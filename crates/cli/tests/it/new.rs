@@ -40,7 +40,7 @@ fn a_new_project_compiles() {
 }
 
 #[test]
-fn homeostat_may_come_from_elsewhere() {
+fn the_source_of_homeostat_can_be_chosen() {
     let folder = tempfile::tempdir().unwrap();
     let check = |name: &str, place: [&str; 2], line: &str| {
         let made = new(folder.path(), &[name, place[0], place[1]]);
@@ -52,7 +52,7 @@ fn homeostat_may_come_from_elsewhere() {
             "It uses homeostat {}",
             if line.starts_with('"') { "1.2" } else { "from h" }
         )));
-        assert!(!(manifest + &readme).contains("{{"), "every word is filled in");
+        assert!(!(manifest + &readme).contains("{{"), "every placeholder is filled in");
     };
     check("a", ["--git", "https://git.example/h"], "{ git = \"https://git.example/h\" }");
     check("b", ["--published", "1.2"], "\"1.2\"");
@@ -61,7 +61,7 @@ fn homeostat_may_come_from_elsewhere() {
 }
 
 #[test]
-fn what_is_there_is_not_touched() {
+fn existing_files_are_not_changed() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("page")).unwrap();
     let refused = new(folder.path(), &["page"]);

@@ -123,7 +123,7 @@ async fn kubectl_runs_reads_and_deletes_pods() {
     ready(&server, "deaf").await;
     let process = pid(&server, "deaf").await;
     told(&server, &["delete", "pod", "deaf", "--grace-period=1"]).await;
-    assert!(!is_alive(process), "kubectl waits until it is gone, and so is the process");
+    assert!(!is_alive(process), "the process has ended when kubectl returns");
     server.stop().await;
     nothing_runs_in(&folder.path().canonicalize().unwrap()).await;
 }
@@ -169,7 +169,7 @@ async fn a_killed_server_finds_its_pods_again() {
 
 /// A Pod that requests a token without naming an account gets that of the default account, as in Kubernetes.
 #[tokio::test]
-async fn a_token_without_an_account_is_of_the_default_one() {
+async fn a_pod_without_an_account_gets_a_token_of_the_default_account() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path(), &["--ephemeral", "--node"]).await;
     let script = "cut -d. -f2 $HOMEOSTAT_VOLUMES/own/vault | tr '_-' '/+' | base64 -d 2>/dev/null; true";
@@ -213,7 +213,7 @@ async fn a_job_without_retries_survives_its_node() {
 
 /// A server without a disk cannot resume anything: its processes end with it, however it ends.
 #[tokio::test]
-async fn an_ephemeral_server_takes_its_pods_along() {
+async fn the_pods_of_an_ephemeral_server_end_with_it() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path(), &["--ephemeral", "--node"]).await;
     run(&server, "short", "Always", "exec sleep 1000").await;
@@ -231,7 +231,7 @@ async fn without_a_node_nothing_runs() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::ephemeral(folder.path()).await;
     run(&server, "idle", "Always", "touch ran").await;
-    assert_eq!(told(&server, &["logs", "idle"]).await, "", "not bound: nothing was said");
+    assert_eq!(told(&server, &["logs", "idle"]).await, "", "a Pod that is not bound has no logs");
     assert_eq!(told(&server, &["get", "pod", "idle", "-o", "jsonpath={.status.phase}"]).await, "Pending");
     eventually("it is told why", || async {
         let described = told(&server, &["describe", "pod", "idle"]).await;

@@ -92,13 +92,13 @@ async fn a_deployment_rolls_out_and_back() {
         "get deployment web -o jsonpath={.metadata.annotations.deployment\\.kubernetes\\.io/revision}";
     assert_eq!(kubectl.run(revision).await, "3");
     let env = "get deployment web -o jsonpath={.spec.template.spec.containers[0].env}";
-    assert_eq!(kubectl.run(env).await, "", "the first template is back");
+    assert_eq!(kubectl.run(env).await, "", "the first template is restored");
 
     kubectl.run("rollout undo deployment/web --to-revision=2").await;
     kubectl.run("rollout status deployment/web --timeout=60s").await;
-    assert!(kubectl.run(env).await.contains("red"), "a revision is named by its number");
+    assert!(kubectl.run(env).await.contains("red"), "a revision can be chosen by its number");
     let unknown = kubectl.output(&["rollout", "undo", "deployment/web", "--to-revision=2"]).await;
-    assert!(!unknown.status.success(), "it has another number by now");
+    assert!(!unknown.status.success(), "the revision has a new number now");
     kubectl.run("rollout undo deployment/web").await;
 
     kubectl.run("rollout restart deployment/web").await;
@@ -129,7 +129,7 @@ async fn a_deployment_is_scaled_and_deleted_with_each_cascade() {
             assert_eq!(
                 kubectl.run("get replicasets -o name").await.lines().count(),
                 1,
-                "the set is an orphan"
+                "the ReplicaSet is orphaned"
             );
             assert_eq!(kubectl.run(pods).await.lines().count(), left);
         }
@@ -142,7 +142,7 @@ async fn a_deployment_is_scaled_and_deleted_with_each_cascade() {
 }
 
 #[tokio::test]
-async fn a_service_leads_to_the_processes() {
+async fn a_service_has_the_endpoints_of_its_pods() {
     let folder = passable_folder();
     let kubectl = Kubectl::start(folder.path()).await;
     let mut web = deployment(2);
@@ -263,7 +263,7 @@ async fn a_stateful_set_finds_its_volumes_again() {
 
 /// Deleting a namespace deletes its workloads; failures to create them again meanwhile are not reported.
 #[tokio::test]
-async fn a_namespace_goes_without_a_word() {
+async fn deleting_a_namespace_reports_no_errors() {
     let folder = tempfile::tempdir().unwrap();
     let mut kubectl = Kubectl::start(folder.path()).await;
     for name in ["one", "two", "three"] {

@@ -264,7 +264,7 @@ async fn a_connection_needs_the_right_to_create_it() {
     server.stop().await;
 }
 
-/// Answers with the request that it got, as JSON; `/long` with a body that breaks off.
+/// A program that answers with the request it got, as JSON, and to `/long` with a body that breaks off.
 const ECHO: &str = r"
 import http.server, json
 class Echo(http.server.BaseHTTPRequestHandler):
@@ -296,7 +296,7 @@ print(served.server_address[1], flush=True)
 served.serve_forever()
 ";
 
-/// A client for the holder of a token.
+/// Returns a client that uses this token.
 pub(crate) async fn client_of(server: &Server, token: &str) -> kube::Client {
     let kubeconfig = kube::config::Kubeconfig::read_from(&server.kubeconfig).unwrap();
     let options = kube::config::KubeConfigOptions::default();
@@ -307,7 +307,7 @@ pub(crate) async fn client_of(server: &Server, token: &str) -> kube::Client {
     kube::Client::try_from(config).unwrap()
 }
 
-/// The code and the body of an answer.
+/// Sends a request; returns the code and the body of the answer.
 async fn send(client: &kube::Client, method: &str, path: &str, body: &str) -> (u16, String) {
     use http_body_util::BodyExt as _;
     let request = http::Request::builder()
@@ -358,7 +358,7 @@ async fn requests_are_passed_on_to_the_pod_and_to_nothing_else() {
 
     assert_eq!(send(&client, "GET", &format!("{pod}/teapot"), "").await.0, 418, "the Pod's own answer");
     assert_eq!(send(&client, "HEAD", &format!("{pod}/a"), "").await, (200, String::new()));
-    assert_eq!(send(&client, "GET", &pod, "").await.0, 301, "links of a page lead below it");
+    assert_eq!(send(&client, "GET", &pod, "").await.0, 301, "relative links of a page stay below it");
     assert_eq!(send(&client, "GET", &format!("{pod}/long"), "").await, (200, "broken off".to_owned()));
     let (code, refusal) = send(&client, "POST", &format!("{pod}/a"), "hello").await;
     assert!(code == 403 && refusal.contains("cannot create"), "{refusal}");
@@ -383,7 +383,7 @@ async fn requests_are_passed_on_to_the_pod_and_to_nothing_else() {
     server.stop().await;
 }
 
-/// What is refused, in the words of kube-apiserver.
+/// Checks that refusals have the messages of kube-apiserver.
 async fn check_refusals(client: &kube::Client, port: u16) {
     let outside = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let foreign = outside.local_addr().unwrap().port();

@@ -55,7 +55,7 @@ async fn stops_although_a_client_watches() {
 
 /// A stop waits some seconds for a request in progress. A second signal ends the wait.
 #[tokio::test]
-async fn a_second_signal_ends_it_at_once_unless_it_is_the_first_one_again() {
+async fn a_second_signal_ends_it_at_once_unless_both_arrive_together() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::durable(folder.path()).await;
     let half = half_a_request(&server).await;
@@ -63,15 +63,15 @@ async fn a_second_signal_ends_it_at_once_unless_it_is_the_first_one_again() {
     for signal in ["STOP", "TERM", "INT"] {
         server.send(signal).await;
     }
-    assert_eq!(server.signal("CONT").await.code(), Some(0), "two at the same moment are one");
+    assert_eq!(server.signal("CONT").await.code(), Some(0), "two simultaneous signals count as one");
     drop(half);
     let server = Server::durable(folder.path()).await;
     let half = half_a_request(&server).await;
-    assert_eq!(server.insist("TERM").await.code(), Some(1), "one after the other are two");
+    assert_eq!(server.insist("TERM").await.code(), Some(1), "two successive signals count as two");
     drop(half);
 }
 
-/// A request that the server has accepted and whose last byte never arrives.
+/// Sends a request without its last byte, and returns the connection once the server has asked for the body.
 async fn half_a_request(server: &Server) -> impl Sized + use<> {
     let wire = Wire::new(server);
     let mut half = wire.connect().await;
@@ -86,7 +86,7 @@ async fn half_a_request(server: &Server) -> impl Sized + use<> {
 }
 
 #[tokio::test]
-async fn what_keeps_it_from_starting_is_said_in_one_line() {
+async fn a_failed_start_is_explained_in_one_line() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::durable(folder.path()).await;
     let address = server.url.strip_prefix("https://").unwrap();

@@ -68,7 +68,7 @@ async fn a_user_gets_a_kubeconfig_with_a_name_groups_and_no_rights() {
 }
 
 #[tokio::test]
-async fn a_server_without_the_key_of_its_authority_says_so_and_makes_no_other() {
+async fn a_server_without_the_key_of_its_authority_says_so_and_creates_no_other() {
     let folder = tempfile::tempdir().unwrap();
     Server::durable(folder.path()).await.stop().await;
     let key = folder.path().join(".homeostat/pki/ca.key");

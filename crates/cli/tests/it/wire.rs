@@ -98,7 +98,7 @@ impl Wire {
         }
     }
 
-    /// The same as another user with this token.
+    /// Returns the same connection settings for another user with this token.
     pub(crate) fn with_token(&self, token: &str) -> Self {
         let authorization = Some(format!("Authorization: Bearer {token}"));
         Self { address: self.address.clone(), tls: self.tls.clone(), authorization }

@@ -11,6 +11,7 @@
 
 mod batch;
 mod change_rate;
+mod other_operators;
 mod scope;
 
 use std::collections::{BTreeSet, VecDeque};
@@ -20,15 +21,16 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::StreamExt as _;
 use futures::stream::{self, BoxStream, SelectAll};
+use homeostat_core::activity::{Activity, ActivityReport, OperatorActivity, OperatorAnswers};
 use homeostat_core::{Clock, Key};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use batch::ChangeBatch;
 use change_rate::ChangeRate;
+use other_operators::OtherOperatorsQuestion;
 use scope::KindScope;
 
-use crate::activity::Activity;
 use crate::api::{Refusal, ViewerApi, WatchItem};
 use crate::bounded_json::ROW_LIMITS;
 use crate::event_stream_frame::{ALIVE, frame};
@@ -44,11 +46,11 @@ const PAGE_OBJECTS: usize = 500;
 /// How long changes are gathered: the delay is imperceptible, and a thousand changes a second become ten frames.
 const GATHER: Duration = Duration::from_millis(100);
 
-/// How often operators are polled, and how often a quiet stream sends a sign of life.
+/// How often operators are polled, and how often a quiet stream sends a keep-alive comment.
 const LOOK: Duration = Duration::from_secs(1);
 const ALIVE_LOOKS: u32 = 15;
 
-/// How often the server is asked what the viewer may do: a role that is taken away ends the stream after this time.
+/// How often the server is asked what the viewer may do: the stream ends this long after a role is revoked.
 const RULES_AGAIN: Duration = Duration::from_secs(3);
 
 /// How often the server is asked for fields that two writers change back and forth.
@@ -96,7 +98,8 @@ struct LiveStream {
     next_fights: Option<Instant>,
     seen_fights: Value,
     quiet_looks: u32,
-    seen_view: Value,
+    seen_view: Option<OperatorActivity>,
+    others: OtherOperatorsQuestion,
 }
 
 /// A list in progress.
@@ -114,6 +117,7 @@ pub(crate) fn live_stream(
     clock: Clock,
     start: StreamStart,
 ) -> BoxStream<'static, Bytes> {
+    let operators = api.operators().filter(|_| start == StreamStart::Now);
     let state = LiveStream {
         api,
         viewer,
@@ -135,7 +139,8 @@ pub(crate) fn live_stream(
         next_fights: (start == StreamStart::Now).then(|| clock.instant()),
         seen_fights: json!([]),
         quiet_looks: 0,
-        seen_view: Value::Null,
+        seen_view: None,
+        others: OtherOperatorsQuestion::new(operators, clock.instant()),
     };
     stream::unfold(state, |mut state| async move { state.next_frame().await.map(|bytes| (bytes, state)) })
         .boxed()
@@ -278,6 +283,7 @@ impl LiveStream {
         tokio::select! {
             biased;
             () = tokio::time::sleep_until(wake_at) => {}
+            answers = self.others.answered() => self.take_others(&answers),
             Some((index, item)) = self.watches.next(), if has_room => {
                 self.observe(index, item);
                 if !self.batch.is_full() {
@@ -307,7 +313,7 @@ impl LiveStream {
                 return;
             }
         }
-        // The past is told in full.
+        // Every change of the past is sent.
         if self.start == StreamStart::Now && scope.rate.is_too_fast(now) {
             scope.stop_watch.take().inspect(stream::AbortHandle::abort);
             self.list_again.push((now + change_rate::pause_before_list(scope.listed), index));
@@ -339,10 +345,20 @@ impl LiveStream {
         let due = self.list_again.extract_if(.., |(at, _)| *at <= now);
         self.to_list.extend(due.map(|(_, scope)| ListInProgress { scope, next: None }));
         self.look_at_operators();
+        self.others.ask_if_due(now);
         self.quiet_looks += 1;
         if self.quiet_looks >= ALIVE_LOOKS {
             self.quiet_looks = 0;
             self.ready.push_back(ALIVE);
+        }
+    }
+
+    /// Sends what the operators of other processes are doing, if that differs from what was sent.
+    fn take_others(&mut self, answers: &OperatorAnswers<ActivityReport>) {
+        let scopes = &self.scopes;
+        let is_visible = |key: &Key| scopes.iter().any(|scope| scope.covers(key));
+        if let Some(view) = self.others.view(answers, self.viewer.may_see_operators, is_visible) {
+            self.ready.push_back(frame("others", &view));
         }
     }
 
@@ -355,9 +371,9 @@ impl LiveStream {
         let (now, scopes) = (self.clock.now().as_millisecond(), &self.scopes);
         let is_visible = |key: &Key| scopes.iter().any(|scope| scope.covers(key));
         let view = self.activity.view(now, self.viewer.may_see_operators, is_visible);
-        if view != self.seen_view {
+        if self.seen_view.as_ref() != Some(&view) {
             self.ready.push_back(frame("operators", &view));
-            self.seen_view = view;
+            self.seen_view = Some(view);
         }
     }
 }

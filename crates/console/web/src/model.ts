@@ -3,10 +3,9 @@
 //
 // Memory follows the number of objects and not the number of changes.
 
-import type { Change, Fight, Hello, Kind, Operators, Row } from "./types";
+import type { Change, Fight, Hello, Kind, Operators, Others, Row } from "./types";
+import { joinOperators, NO_OPERATORS, NO_OTHERS } from "./operators";
 import { follow, type StreamStatus } from "./stream";
-
-export const EMPTY_OPERATORS: Operators = { failures: [], hot: [] };
 
 /** Shared texts that are kept: names of kinds, namespaces, writers and states. There are few, unless every object has its own. */
 const TEXTS_MAX = 5000;
@@ -21,7 +20,9 @@ export class Model {
   troubled = new Set<string>();
   kinds = new Map<string, Kind>();
   hidden = new Map<string, string>();
-  operators: Operators = EMPTY_OPERATORS;
+  /** What all operators are doing, those of other processes included. */
+  operators: Operators = NO_OPERATORS;
+  others: Others = NO_OTHERS;
   fights: Fight[] = [];
   /** The newest revision of each kind. */
   newest = new Map<string, number>();
@@ -35,6 +36,7 @@ export class Model {
   clockSkew = 0;
   changesSeen = 0;
 
+  private ownOperators: Operators = NO_OPERATORS;
   private listeners = new Set<() => void>();
   private isScheduled = false;
   private listing = new Map<string, Set<string>>();
@@ -84,6 +86,8 @@ export class Model {
         this.hello = data as Hello;
         this.clockSkew = this.hello.now - Date.now();
         this.hidden.clear();
+        this.others = NO_OTHERS;
+        this.operators = joinOperators(this.ownOperators, this.others);
         this.listing.clear();
         this.listed.clear();
         break;
@@ -97,7 +101,12 @@ export class Model {
         for (const change of (data as { changes: Change[] }).changes) this.takeChange(change);
         break;
       case "operators":
-        this.operators = data as Operators;
+        this.ownOperators = data as Operators;
+        this.operators = joinOperators(this.ownOperators, this.others);
+        break;
+      case "others":
+        this.others = data as Others;
+        this.operators = joinOperators(this.ownOperators, this.others);
         break;
       case "fights":
         this.fights = data as Fight[];

@@ -5,6 +5,8 @@ import type { Controller, Watch, World } from "./types";
 import { useKept, useModel, useSeconds } from "./hooks";
 import { findProblems, type Problem } from "./problems";
 import { useLineKeys } from "./keys";
+import { missingWords, silentOperators } from "./operators";
+import { SilentOperators } from "./parts";
 import { ago, isoTime, objectHash, plural } from "./words";
 import { VirtualList } from "./virtual";
 
@@ -94,17 +96,25 @@ function Operators({ model, now }: { model: Model; now: number }) {
   const { controllers, worlds, watches } = model.operators;
   const worldEntries = Object.entries(worlds ?? {});
   if (!model.hello) return null;
-  if (!model.hello.operators) return <p class="calm">What operators do is shown to those who may read the server's metrics.</p>;
+  if (!model.hello.operators)
+    return (
+      <>
+        <p class="calm">What operators do is shown to those who may read the server's metrics.</p>
+        <MissingOperators model={model} />
+      </>
+    );
+  const hasOthers = !!controllers?.some((one) => one.operator !== undefined);
   return (
     <section class="operators" aria-labelledby="operators-title">
       <h2 id="operators-title">Controllers</h2>
-      {!controllers?.length && <p class="calm">No controller of this process has had anything to do yet.</p>}
+      {!controllers?.length && <p class="calm">No controller has had anything to do yet.</p>}
       {!!controllers?.length && (
         <div class="scroll-x" tabIndex={0} role="region" aria-label="Table of controllers">
           <table>
             <thead>
               <tr>
                 <th scope="col">controller</th>
+                {hasOthers && <th scope="col">operator</th>}
                 <th scope="col">workers</th>
                 <th scope="col">running</th>
                 <th scope="col">queued</th>
@@ -117,23 +127,39 @@ function Operators({ model, now }: { model: Model; now: number }) {
             </thead>
             <tbody>
               {controllers.map((one) => (
-                <ControllerLine key={one.name} one={one} />
+                <ControllerLine key={`${one.operator ?? ""} ${one.name}`} one={one} hasOthers={hasOthers} />
               ))}
             </tbody>
           </table>
         </div>
       )}
+      <MissingOperators model={model} />
       {worldEntries.length > 0 && <Worlds worlds={worldEntries} now={now} />}
       {!!watches?.length && <Watches model={model} watches={watches} now={now} />}
     </section>
   );
 }
 
-function ControllerLine({ one }: { one: Controller }) {
+/** Operators of other processes that did not answer, and what else is not shown. */
+function MissingOperators({ model }: { model: Model }) {
+  return (
+    <>
+      <SilentOperators silent={silentOperators(model.others)} />
+      {missingWords(model.others).map((words) => (
+        <p key={words} class="calm">
+          {words}.
+        </p>
+      ))}
+    </>
+  );
+}
+
+function ControllerLine({ one, hasOthers }: { one: Controller; hasOthers: boolean }) {
   const quiet = (value: number | string, isQuiet: boolean) => <td class={isQuiet ? "number quiet" : "number"}>{value}</td>;
   return (
     <tr>
       <th scope="row">{one.name}</th>
+      {hasOthers && <td class={one.operator === undefined ? "quiet" : ""}>{one.operator ?? "this process"}</td>}
       {quiet(one.workers || "–", one.running < one.workers || one.workers === 0)}
       {quiet(one.running, one.running === 0)}
       {quiet(one.queued, one.queued === 0)}

@@ -4,14 +4,14 @@ import { useEffect, useMemo, useState } from "preact/hooks";
 import type { Model } from "./model";
 import { useKept, useModel, useSeconds } from "./hooks";
 import { isTyping } from "./keys";
-import { ChangesPart, EventsPart, StoryPart, WhyPart, YamlPart } from "./parts";
+import { ChangesPart, EventsPart, SilentOperators, StoryPart, WhyPart, YamlPart } from "./parts";
 import { LogPart } from "./log";
 import { rootOf } from "./problems";
 import { makeRevision, tellStory, type Revision } from "./story";
 import { follow, type StreamStatus } from "./stream";
 import { treeLines } from "./tree";
 import { markOf, TreeView } from "./treeview";
-import type { JournalRecord, JsonObject, ObjectEvent, ObjectName, Row, WriteRecord } from "./types";
+import type { JournalRecord, JsonObject, ObjectEvent, ObjectName, Row, SilentOperator, WriteRecord } from "./types";
 import { objectHash, rowName } from "./words";
 
 /** The revisions that are kept, the newest: a hot loop must not fill the memory of the page. */
@@ -23,6 +23,8 @@ export interface ObjectFacts {
   records: JournalRecord[];
   writes: WriteRecord[];
   events: ObjectEvent[];
+  /** Operators whose part of the story is missing. */
+  silent: SilentOperator[];
   status: StreamStatus;
   isRead: boolean;
 }
@@ -63,6 +65,7 @@ export function ObjectPage({ model, object }: { model: Model; object: ObjectName
             ))}
           </div>
           <div class="part" id="part" role="tabpanel" aria-labelledby={`tab-${part}`} tabIndex={0}>
+            {(part === "Story" || part === "Why") && <SilentOperators silent={facts.silent} />}
             {part === "Story" && <StoryPart steps={steps} now={now} isRead={facts.isRead} />}
             {part === "YAML" && <YamlPart revisions={facts.revisions} />}
             {part === "Changes" && <ChangesPart revisions={facts.revisions} now={now} />}
@@ -109,7 +112,7 @@ function OwnTree({ model, row, now }: { model: Model; row: Row; now: number }) {
 
 /** Follows the object: its revisions in the window, its Events, and what operators did. */
 function useFacts(object: ObjectName): ObjectFacts {
-  const [facts, setFacts] = useState<ObjectFacts>({ revisions: [], records: [], writes: [], events: [], status: { state: "opening", message: "" }, isRead: false });
+  const [facts, setFacts] = useState<ObjectFacts>({ revisions: [], records: [], writes: [], events: [], silent: [], status: { state: "opening", message: "" }, isRead: false });
   useEffect(() => {
     const query = new URLSearchParams({ kind: object.kind, namespace: object.ns, name: object.name });
     let state = facts;
@@ -146,6 +149,9 @@ function useFacts(object: ObjectName): ObjectFacts {
           break;
         case "writes":
           update({ writes: data as WriteRecord[] });
+          break;
+        case "silent":
+          update({ silent: data as SilentOperator[] });
           break;
       }
     };

@@ -4,7 +4,7 @@ import { useMemo, useState } from "preact/hooks";
 import type { Model } from "./model";
 import { diffObjects, short } from "./diff";
 import type { Revision, StoryStep } from "./story";
-import type { ObjectEvent, ObjectName, Row } from "./types";
+import type { ObjectEvent, ObjectName, Row, SilentOperator } from "./types";
 import { rootOf } from "./problems";
 import { VirtualList } from "./virtual";
 import { ago, clock, isoTime, plural } from "./words";
@@ -14,6 +14,20 @@ const YAML_HEIGHT = 20;
 const COLOURS = 8;
 /** Steps shown at first: a story is read from its newest end. */
 const STEPS_SHOWN = 60;
+
+/** Operators that were asked and did not answer, and what to do about it. */
+export function SilentOperators({ silent }: { silent: readonly SilentOperator[] }) {
+  if (silent.length === 0) return null;
+  return (
+    <ul class="silent" aria-label="Operators that did not answer">
+      {silent.map((one) => (
+        <li key={one.operator}>
+          <b>{one.operator}</b> <span class="bad-words">did not answer: {one.error}.</span> {one.advice}
+        </li>
+      ))}
+    </ul>
+  );
+}
 
 export function StoryPart({ steps, now, isRead }: { steps: StoryStep[]; now: number; isRead: boolean }) {
   const [shown, setShown] = useState(STEPS_SHOWN);

@@ -56,6 +56,8 @@ export interface Failure {
 
 export interface Controller {
   name: string;
+  /** The operator, if it is one of another process. */
+  operator?: string;
   /** How many objects it reconciles at a time; 0 if that is not known. */
   workers: number;
   running: number;
@@ -122,6 +124,29 @@ export interface Operators {
   controllers?: Controller[];
   watches?: { by: string; resource: string; watch: Watch }[];
   worlds?: Record<string, World>;
+}
+
+/** What an operator of another process answered: what it is doing, or why there is no answer. */
+export interface OtherOperator {
+  operator: string;
+  activity?: Operators;
+  /** Failing objects that were left out. */
+  omitted?: number;
+  error?: string;
+  advice?: string;
+}
+
+/** What the operators of other processes answered, and what else is missing. */
+export interface Others {
+  operators: OtherOperator[];
+  notes: string[];
+}
+
+/** An operator that did not answer, why, and what to do. */
+export interface SilentOperator {
+  operator: string;
+  error: string;
+  advice: string;
 }
 
 /** A change of an object; in a recording also a line of its timeline, which has a `note` and no object. */

@@ -2,9 +2,10 @@
 
 use std::collections::{HashSet, VecDeque};
 
-use homeostat_core::Key;
-use homeostat_core::journal::{Entry, WriteOutcome};
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+
+use crate::Key;
+use crate::journal::{Entry, WriteOutcome};
 
 /// The maximum number of waiting objects that are counted. Beyond that, the console shows a number that is too low.
 const WAITING_MAX: usize = 100_000;
@@ -12,7 +13,35 @@ const WAITING_MAX: usize = 100_000;
 /// Rates are averages over this many seconds: long enough not to jump, short enough to be current.
 const RATE_SECONDS: i64 = 10;
 
-/// The current activity of one controller.
+/// What one controller is doing, in numbers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ControllerFigures {
+    /// The controller.
+    pub name: String,
+    /// How many objects it reconciles at a time; 0 if that is not known.
+    pub workers: u64,
+    /// Objects that are being reconciled.
+    pub running: u64,
+    /// Objects that wait for a worker.
+    pub queued: u64,
+    /// Objects that wait out their backoff.
+    pub backoff: u64,
+    /// Reconciles since the start.
+    pub reconciles: u64,
+    /// Failed reconciles since the start.
+    pub failures: u64,
+    /// Writes since the start.
+    pub writes: u64,
+    /// Reconciles a second, in the last seconds.
+    pub reconciles_per_second: f64,
+    /// Writes a second, in the last seconds.
+    pub writes_per_second: f64,
+    /// The longest recent reconcile, in milliseconds.
+    pub slowest_ms: u64,
+}
+
+/// What one controller is doing.
 #[derive(Default)]
 pub(super) struct ControllerActivity {
     /// How many objects it reconciles at a time; 0 if that is not known.
@@ -81,23 +110,24 @@ impl ControllerActivity {
         self.recent.back_mut().expect("one was just pushed if there was none")
     }
 
-    pub(super) fn view(&mut self, name: &str, now_ms: i64) -> Value {
+    pub(super) fn figures(&self, name: &str, now_ms: i64) -> ControllerFigures {
         let first = now_ms.div_euclid(1000) - RATE_SECONDS;
         let recent = || self.recent.iter().filter(|one| one.second >= first);
         let rate = |sum: u32| (f64::from(sum) / 10.0 * 10.0).round() / 10.0;
-        json!({
-            "name": name,
-            "workers": self.workers,
-            "running": self.running.len(),
-            "queued": self.queued.len(),
-            "backoff": self.backoff.len(),
-            "reconciles": self.reconciles,
-            "failures": self.failures,
-            "writes": self.writes,
-            "reconcilesPerSecond": rate(recent().map(|one| one.reconciles).sum()),
-            "writesPerSecond": rate(recent().map(|one| one.writes).sum()),
-            "slowestMs": recent().map(|one| one.slowest_ms).max().unwrap_or(0),
-        })
+        let count = |keys: &HashSet<Key>| u64::try_from(keys.len()).unwrap_or(u64::MAX);
+        ControllerFigures {
+            name: name.to_owned(),
+            workers: self.workers,
+            running: count(&self.running),
+            queued: count(&self.queued),
+            backoff: count(&self.backoff),
+            reconciles: self.reconciles,
+            failures: self.failures,
+            writes: self.writes,
+            reconciles_per_second: rate(recent().map(|one| one.reconciles).sum()),
+            writes_per_second: rate(recent().map(|one| one.writes).sum()),
+            slowest_ms: recent().map(|one| one.slowest_ms).max().unwrap_or(0),
+        }
     }
 }
 

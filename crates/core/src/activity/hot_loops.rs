@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use homeostat_core::Key;
+use crate::Key;
 
 /// The length of a window, in milliseconds.
 const WINDOW_MS: i64 = 10_000;

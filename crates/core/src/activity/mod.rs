@@ -1,23 +1,27 @@
-//! Folds the journal into a picture of what the operators of this process are doing now: controllers, failures,
-//! watches, worlds and alarms.
+//! Folds the journal into what the operators of this process are doing now: controllers, failures, watches, worlds and
+//! alarms. The console shows it, and an operator's admin server sends it to consoles of other processes.
 //!
 //! **Invariant:** memory use is bounded regardless of what is recorded. A record costs a few map operations under one
 //! lock, because this runs inside the journal's writer.
 
 mod controller;
 mod hot_loops;
+mod report;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use homeostat_core::Key;
-use homeostat_core::journal::{Change, Entry, FaultClass, Record, RequestedNext, WatchState};
-use serde::Serialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+
+use crate::Key;
+use crate::journal::{Change, Entry, FaultClass, Record, RequestedNext, WatchState};
 
 use controller::ControllerActivity;
+pub use controller::ControllerFigures;
 use hot_loops::HotLoops;
+pub use report::{ActivityReport, NotAnswered, OperatorAnswer, OperatorAnswers};
 
 /// The maximum number of failing objects to keep, more than anyone reads. The earliest ones stay, because they most
 /// likely caused the others.
@@ -46,54 +50,122 @@ struct ActivityState {
     hot: HotLoops,
 }
 
+/// What operators are doing, as far as somebody may know it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct OperatorActivity {
+    /// Objects that cannot be reconciled.
+    pub failures: Vec<Failure>,
+    /// Objects that are reconciled without rest.
+    pub hot: Vec<HotLoop>,
+    /// The operators themselves; `None` for those who may only know about objects.
+    #[serde(flatten)]
+    pub figures: Option<OperatorFigures>,
+}
+
+/// What operators are doing besides single objects.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct OperatorFigures {
+    /// The controllers.
+    pub controllers: Vec<ControllerFigures>,
+    /// What they watch.
+    pub watches: Vec<Watch>,
+    /// Their worlds, by name.
+    pub worlds: BTreeMap<String, WorldActivity>,
+}
+
+/// An object, the controller that cannot reconcile it, and why.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Failure {
+    /// The object.
+    pub key: Key,
+    /// The controller.
+    pub by: String,
+    /// What is wrong.
+    pub failure: FailingObject,
+}
+
+/// An object, and the controller that never rests.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HotLoop {
+    /// The object.
+    pub key: Key,
+    /// The controller.
+    pub by: String,
+    /// Reconciles a second.
+    pub per_second: f64,
+}
+
+/// What a controller watches, and how far it has come.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Watch {
+    /// The operator.
+    pub by: String,
+    /// The kind: `apps/deployments`.
+    pub resource: String,
+    /// How far it has come.
+    pub watch: WatchActivity,
+}
+
 /// An object that an operator cannot reconcile.
-#[derive(Clone, Debug, Serialize)]
-struct FailingObject {
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailingObject {
     /// `failed`, `panicked`, `undecodable`.
-    what: &'static str,
-    error: String,
+    pub what: Cow<'static, str>,
+    /// Why.
+    pub error: String,
     /// Failed runs in a row.
-    failures: u32,
+    pub failures: u32,
     /// When the failures began, in milliseconds since 1970.
-    since: i64,
+    pub since: i64,
     /// When the next retry is due; `None` if the object must change first.
-    next: Option<i64>,
-    /// Whether a later run finished that may not have made any call.
+    pub next: Option<i64>,
+    /// Whether a later run ended that may not have made any call.
     #[serde(skip)]
     is_parked: bool,
 }
 
 /// A watch of an operator.
-#[derive(Clone, Debug, Default, Serialize)]
-struct WatchActivity {
-    /// The newest revision it delivered, and when; 0 if it has not delivered any.
-    revision: u64,
-    heard: i64,
-    /// Why it is disconnected, and when that began.
-    error: Option<String>,
-    since: i64,
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WatchActivity {
+    /// The newest revision it delivered; 0 if it has not delivered any.
+    pub revision: u64,
+    /// When it delivered it, in milliseconds since 1970.
+    pub heard: i64,
+    /// Why it is disconnected.
+    pub error: Option<String>,
+    /// When that began.
+    pub since: i64,
 }
 
 /// The last complete pass over a world, and why the following one did not complete.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct WorldActivity {
-    /// When the last complete pass finished; 0 if none has.
-    at: i64,
-    error: Option<String>,
+pub struct WorldActivity {
+    /// When the last complete pass ended, in milliseconds since 1970; 0 if none has.
+    pub at: i64,
+    /// Why the following one failed.
+    pub error: Option<String>,
     /// When the next attempt is due.
-    next: i64,
+    pub next: i64,
     /// When passes began to fail.
-    since: i64,
+    pub since: i64,
     /// Whether the circuit breaker is open: only probes are sent.
-    is_blocked: bool,
-    wanted: u64,
-    things: u64,
-    owned: u64,
-    suspects: u64,
-    leaks: u64,
-    deleted: u64,
-    withheld: Option<String>,
+    pub is_blocked: bool,
+    /// Resources that the objects want.
+    pub wanted: u64,
+    /// Resources that were found.
+    pub things: u64,
+    /// Those of them that are ours.
+    pub owned: u64,
+    /// Resources that may have drifted.
+    pub suspects: u64,
+    /// Resources of ours that nobody wants.
+    pub leaks: u64,
+    /// Those that were deleted.
+    pub deleted: u64,
+    /// Why leaks were not deleted.
+    pub withheld: Option<String>,
 }
 
 impl Activity {
@@ -103,38 +175,34 @@ impl Activity {
     }
 
     /// Returns the number of records observed so far.
-    pub(crate) fn records(&self) -> u64 {
+    pub fn records(&self) -> u64 {
         self.state().records
     }
 
-    /// Returns the part that a viewer may see. Includes failures and hot loops of visible objects, and everything else
-    /// only if the viewer may see operators.
-    pub(crate) fn view(
+    /// Returns what somebody may know: failures and hot loops of visible objects, and everything else only with
+    /// `may_see_operators`.
+    pub fn view(
         &self,
         now_ms: i64,
         may_see_operators: bool,
         is_visible: impl Fn(&Key) -> bool,
-    ) -> Value {
+    ) -> OperatorActivity {
         let mut state = self.state();
         state.hot.close_window(now_ms);
         let failures = state.failures.iter().filter(|((key, _), _)| is_visible(key));
-        let failures =
-            failures.map(|((key, source), failure)| json!({"key": key, "by": source, "failure": failure}));
-        let failures: Vec<Value> = failures.collect();
+        let failures = failures.map(|((key, source), failure)| Failure {
+            key: key.clone(),
+            by: source.clone(),
+            failure: failure.clone(),
+        });
         let hot = state.hot.alarms().filter(|(key, ..)| is_visible(key));
-        let hot = hot.map(|(key, source, rate)| json!({"key": key, "by": source, "perSecond": rate}));
-        let hot: Vec<Value> = hot.collect();
-        if !may_see_operators {
-            return json!({"failures": failures, "hot": hot});
+        let hot =
+            hot.map(|(key, by, per_second)| HotLoop { key: key.clone(), by: by.to_owned(), per_second });
+        OperatorActivity {
+            failures: failures.collect(),
+            hot: hot.collect(),
+            figures: may_see_operators.then(|| state.figures(now_ms)),
         }
-        let controllers = state.controllers.iter_mut();
-        let controllers: Vec<Value> = controllers.map(|(name, one)| one.view(name, now_ms)).collect();
-        let watches = state
-            .watches
-            .iter()
-            .map(|((source, resource), watch)| json!({"by": source, "resource": resource, "watch": watch}));
-        let watches: Vec<Value> = watches.collect();
-        json!({"failures": failures, "hot": hot, "controllers": controllers, "watches": watches, "worlds": &state.worlds})
     }
 
     fn state(&self) -> MutexGuard<'_, ActivityState> {
@@ -143,6 +211,19 @@ impl Activity {
 }
 
 impl ActivityState {
+    fn figures(&self, now_ms: i64) -> OperatorFigures {
+        let watch = |((by, resource), watch): (&(String, String), &WatchActivity)| Watch {
+            by: by.clone(),
+            resource: resource.clone(),
+            watch: watch.clone(),
+        };
+        OperatorFigures {
+            controllers: self.controllers.iter().map(|(name, one)| one.figures(name, now_ms)).collect(),
+            watches: self.watches.iter().map(watch).collect(),
+            worlds: self.worlds.clone(),
+        }
+    }
+
     fn observe(&mut self, record: &Record) {
         self.records += 1;
         let (at, source) = (record.at.as_millisecond(), record.source.as_str());
@@ -267,6 +348,7 @@ impl ActivityState {
         };
         let name = (object.clone(), source.to_owned());
         let since = self.failures.get(&name).map_or(at, |failure| failure.since);
+        let what = Cow::Borrowed(what);
         let failure = FailingObject { what, error: shorten(error), failures, since, next, is_parked: false };
         insert_bounded(&mut self.failures, name, failure, FAILURES_MAX);
     }
@@ -289,10 +371,16 @@ fn shorten(error: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use homeostat_core::journal::{Cause, Verb, WriteOutcome};
+    use crate::journal::{Cause, Verb, WriteOutcome};
     use jiff::Timestamp;
+    use serde_json::{Value, json};
 
     use super::*;
+
+    /// Returns what is sent.
+    fn sent_view(activity: &Activity, now_ms: i64, may_see_operators: bool) -> Value {
+        serde_json::to_value(activity.view(now_ms, may_see_operators, |_| true)).expect("it is data")
+    }
 
     fn thing() -> Key {
         Key::new("demo.dev", "things", "a", "x")
@@ -327,15 +415,15 @@ mod tests {
         let activity = Activity::default();
         observe(&activity, 1_000, failed(1));
         observe(&activity, 9_000, failed(2));
-        let view = activity.view(10_000, false, |_| true);
+        let view = sent_view(&activity, 10_000, false);
         assert_eq!(
             view["failures"][0]["failure"],
             json!({"what": "failed", "error": "the cloud says no", "failures": 2, "since": 1_000, "next": 14_000})
         );
         assert_eq!(view.get("controllers"), None, "of operators only those may know who may read metrics");
-        assert_eq!(activity.view(10_000, false, |_| false)["failures"], json!([]));
+        assert_eq!(activity.view(10_000, false, |_| false), OperatorActivity::default());
         observe(&activity, 11_000, settled());
-        assert_eq!(activity.view(12_000, true, |_| true)["failures"], json!([]));
+        assert_eq!(sent_view(&activity, 12_000, true)["failures"], json!([]));
     }
 
     #[test]
@@ -358,7 +446,7 @@ mod tests {
                     verb: Verb::Apply,
                     target: thing(),
                     outcome,
-                    diff: homeostat_core::FieldDiff::default(),
+                    diff: crate::FieldDiff::default(),
                 },
             );
             observe(&activity, second * 1_000, settled());
@@ -367,12 +455,12 @@ mod tests {
         observe(&activity, 9_500, queued("y"));
         observe(&activity, 9_500, queued("y"));
         observe(&activity, 9_600, started());
-        let view = activity.view(10_000, true, |_| true);
+        let view = sent_view(&activity, 10_000, true);
         assert_eq!(
             view["controllers"],
             json!([{"name": "thing", "workers": 4, "running": 1, "queued": 1, "backoff": 0, "reconciles": 10, "failures": 0, "writes": 10, "reconcilesPerSecond": 1.0, "writesPerSecond": 1.0, "slowestMs": 0}])
         );
-        let later = activity.view(60_000, true, |_| true);
+        let later = sent_view(&activity, 60_000, true);
         assert_eq!(later["controllers"][0]["reconcilesPerSecond"], 0.0);
     }
 
@@ -382,9 +470,9 @@ mod tests {
         for number in 0..400 {
             observe(&activity, number * 50, started());
         }
-        let view = activity.view(20_000, false, |_| true);
+        let view = sent_view(&activity, 20_000, false);
         assert_eq!(view["hot"][0]["perSecond"], 20.0, "{view}");
-        assert_eq!(activity.view(45_000, false, |_| true)["hot"], json!([]));
+        assert_eq!(sent_view(&activity, 45_000, false)["hot"], json!([]));
     }
 
     #[test]
@@ -395,17 +483,13 @@ mod tests {
             1_000,
             Entry::Quarantined { object: thing(), error: "missing field `text`".into() },
         );
-        assert_eq!(activity.view(0, false, |_| true)["failures"][0]["failure"]["what"], "undecodable");
+        assert_eq!(sent_view(&activity, 0, false)["failures"][0]["failure"]["what"], "undecodable");
         observe(
             &activity,
             2_000,
-            Entry::Observed {
-                object: thing(),
-                revision: homeostat_core::Revision::new(7),
-                change: Change::Modified,
-            },
+            Entry::Observed { object: thing(), revision: crate::Revision::new(7), change: Change::Modified },
         );
-        assert_eq!(activity.view(0, false, |_| true)["failures"], json!([]));
+        assert_eq!(sent_view(&activity, 0, false)["failures"], json!([]));
     }
 
     #[test]
@@ -420,7 +504,7 @@ mod tests {
         };
         observe(&activity, 1_000, failed(false));
         observe(&activity, 3_000, failed(true));
-        let world = activity.view(0, true, |_| true)["worlds"]["cloud"].clone();
+        let world = sent_view(&activity, 0, true)["worlds"]["cloud"].clone();
         let shown = |name: &str| world[name].clone();
         assert_eq!(
             [shown("error"), shown("isBlocked"), shown("next"), shown("since"), shown("at")],
@@ -433,7 +517,7 @@ mod tests {
             9_000,
             Entry::Surveyed { world, wanted, things, owned, suspects, leaks, deleted, withheld: None },
         );
-        let world = activity.view(0, true, |_| true)["worlds"]["cloud"].clone();
+        let world = sent_view(&activity, 0, true)["worlds"]["cloud"].clone();
         assert_eq!(
             (&world["error"], &world["isBlocked"], &world["at"]),
             (&Value::Null, &json!(false), &json!(9_000))
@@ -445,7 +529,7 @@ mod tests {
     fn a_controller_tells_how_many_workers_it_has() {
         let activity = Activity::default();
         observe(&activity, 0, Entry::ControllerStarted { workers: 8 });
-        let controllers = activity.view(0, true, |_| true)["controllers"].clone();
+        let controllers = sent_view(&activity, 0, true)["controllers"].clone();
         assert_eq!((&controllers[0]["name"], &controllers[0]["workers"]), (&json!("thing"), &json!(8)));
     }
 
@@ -454,9 +538,9 @@ mod tests {
         let activity = Activity::default();
         let resource = "demo.dev/things".to_owned();
         observe(&activity, 1_000, Entry::Watched { resource, state: WatchState::Fresh });
-        let revision = homeostat_core::Revision::new(7);
+        let revision = crate::Revision::new(7);
         observe(&activity, 2_000, Entry::Observed { object: thing(), revision, change: Change::Modified });
-        let watch = activity.view(0, true, |_| true)["watches"][0]["watch"].clone();
+        let watch = sent_view(&activity, 0, true)["watches"][0]["watch"].clone();
         assert_eq!(watch, json!({"revision": 7, "heard": 2_000, "error": null, "since": 0}));
     }
 

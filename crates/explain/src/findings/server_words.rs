@@ -23,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn refusals_are_told_apart() {
+    fn refusals_are_classified() {
         let check = |error: &str, expected: Option<CauseCode>| {
             assert_eq!(code_of_words(error, None), expected, "{error}");
         };

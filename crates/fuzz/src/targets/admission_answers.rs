@@ -1,5 +1,5 @@
-//! Answers of admission webhooks: whatever one says, the client gets a Status or a valid object, and fields that the
-//! server sets are the server's.
+//! Answers of admission webhooks: whatever a webhook answers, the client gets a Status or a valid object, and the
+//! webhook does not change fields that only the server sets.
 //!
 //! Input: `{"kind": "ConfigMap" or "Deployment", "response": …, "patch": …, "document": …, "raw": …, "code": …}`.
 
@@ -11,7 +11,7 @@ use crate::server::{Answer, FuzzServer};
 use crate::target::{Features, Target, Violation, require, require_equal};
 use crate::webhook::FuzzWebhook;
 
-/// How many inputs one server gets: it remembers what was written for some time.
+/// The number of inputs for one server, whose memory grows because it keeps a history of writes for some time.
 const INPUTS_PER_SERVER: u64 = 2000;
 
 pub(crate) struct AdmissionAnswers {
@@ -65,7 +65,7 @@ impl AdmissionAnswers {
     }
 }
 
-/// The length of every uid that the server makes.
+/// The length of every uid that the server generates.
 const UID_LETTERS: usize = 36;
 
 /// A uid that a webhook may try to set.

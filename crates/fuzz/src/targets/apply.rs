@@ -1,5 +1,5 @@
 //! Server-side apply to built-in objects: applying twice changes nothing, managed fields survive a write that changes
-//! nothing, a second manager of the same fields has no conflict, and what it owns stays when the first gives up.
+//! nothing, a second manager with the same values has no conflict, and its fields stay when the first gives them up.
 //!
 //! Input: `{"object": object of a built-in kind, "config": object}`; the configuration gets the kind of the object.
 
@@ -81,7 +81,7 @@ impl Target for Applies {
             Err(why) => return Ok(vec![why]),
         };
         let managers = applied["metadata"]["managedFields"].as_array().map_or(0, Vec::len);
-        // An object without managers is not tracked: the next apply gives what it finds to a manager of its own.
+        // An object without managers is not tracked: the next apply assigns the existing fields to a separate manager.
         if managers > 0 {
             writer.check(&applied, &config)?;
         }
@@ -122,7 +122,7 @@ impl Writer<'_> {
         require_equal("applied by another", &without_managers(&second), &without_managers(applied))?;
         let nothing = json!({"apiVersion": config["apiVersion"], "kind": config["kind"],
             "metadata": {"name": applied["metadata"]["name"]}});
-        // A name that is no text is refused.
+        // A name that is not a string is refused.
         let Ok(given_up) = self.apply(&second, &nothing, "one", true) else { return Ok(()) };
         require_equal("given up by one of two", &without_managers(&given_up), &without_managers(&second))
     }

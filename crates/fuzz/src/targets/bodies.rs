@@ -1,6 +1,6 @@
-//! Bodies of requests: JSON is read as another parser reads it, and JSON is YAML.
+//! Bodies of requests: JSON is parsed as another parser parses it, and means the same when it is parsed as YAML.
 //!
-//! Input: `{"text": text, "value": any}`; the value is written as JSON first.
+//! Input: `{"text": text, "value": any}`; the value is first serialized as JSON.
 
 use homeostat_api::decode::{self, DuplicateKeyReport, TextFormat};
 use serde_json::{Value, json};
@@ -60,7 +60,7 @@ fn read(text: &str, format: TextFormat) -> Result<Value, String> {
     let read = |report| decode::body(text.as_bytes(), format, report).map(|body| body.value);
     let found = read(DuplicateKeyReport::Collect).map_err(|status| status.message);
     let plain = read(DuplicateKeyReport::Omit).map_err(|status| status.message);
-    // Both must agree; a difference shows as an error that no other reading gives.
+    // Both must agree. A difference is returned as an error, which the comparison with other parsers then reports.
     if found.is_ok() == plain.is_ok() && found.as_ref().ok() == plain.as_ref().ok() {
         return plain;
     }

@@ -1,4 +1,4 @@
-//! Expressions: whatever compiles ends within its budget and gives the same value every time.
+//! CEL expressions: every expression that compiles ends within its budget and returns the same value every time.
 //!
 //! Input: `{"text": expression, "object": any, "budget": number}`.
 
@@ -144,7 +144,7 @@ impl Target for Cel {
     }
 }
 
-/// NaN is not equal to itself, but prints the same.
+/// Returns the result as text, because NaN is not equal to itself but prints the same.
 fn comparable(value: &Result<Option<Value>, CelFailure>) -> String {
     format!("{value:?}")
 }

@@ -1,5 +1,5 @@
-//! Continue tokens: a changed one is refused or continues the same list. It never shows an object of another namespace or
-//! resource, and its pages end without a repeat.
+//! Continue tokens: a modified token is refused or continues the same list. It never shows an object of another
+//! namespace or resource, and its pages end without repeating an object.
 //!
 //! Input: `{"list": number, "token": fields or text, "limit": number}`; `v`, `at` and `rv` are filled in if absent.
 
@@ -18,7 +18,7 @@ use crate::target::{Features, Target, Violation, require, require_equal};
 const NAMESPACES: [&str; 3] = ["a", "b", "c"];
 /// How many objects each list of one namespace has.
 const OBJECTS: usize = 5;
-/// The lists: path, kind of the items, and their namespace if it is one.
+/// The lists: path, kind, and the namespace if the list is limited to one.
 const LISTS: [(&str, &str, Option<&str>); 4] = [
     ("/api/v1/namespaces/b/configmaps", "ConfigMapList", Some("b")),
     ("/api/v1/namespaces/b/secrets", "SecretList", Some("b")),

@@ -1,5 +1,4 @@
-//! CRD schemas: any accepted schema can prune, default and validate any object, and doing so twice changes nothing
-//! more.
+//! CRD schemas: every accepted schema can prune, default and validate any object, and a second pass changes nothing.
 //!
 //! Input: `{"schema": an openAPIV3Schema, "object": any, "old": any}`.
 
@@ -101,7 +100,7 @@ impl Target for CrdSchemas {
     }
 }
 
-/// Does with an object what a write does, twice.
+/// Prunes, defaults and validates an object as a write does, twice.
 fn check_object(json: &Value, object: &Value, old: &Value) -> Result<Features, Violation> {
     let schema = custom(json);
     let normalize = |object: &Value| {

@@ -1,4 +1,4 @@
-//! JSON patches: they do what a plain implementation does, which copies the document for every step.
+//! JSON patches: the result equals that of a simple implementation, which copies the document for every operation.
 //!
 //! Input: `{"object": any, "patch": [operations]}`.
 
@@ -82,7 +82,7 @@ impl Target for JsonPatches {
     }
 }
 
-/// Returns whether a limit explains a refusal: depth, and the number of slashes that stands for it.
+/// Returns whether a limit explains a refusal: the depth of values and paths, or the size of the result.
 fn is_beyond_limits(object: &Value, result: &Value, operations: &[Value]) -> bool {
     let slashes = |operation: &Value| operation["path"].as_str().unwrap_or_default().matches('/').count();
     let values: usize = operations.iter().map(|one| one["value"].to_string().len()).sum();
@@ -118,18 +118,18 @@ fn perform(document: Value, operation: &Value) -> Option<Value> {
     }
 }
 
-/// Splits a pointer; what comes before the first slash does not count.
+/// Splits a pointer; anything before the first slash is ignored.
 fn segments(pointer: &str) -> Option<Vec<String>> {
     let mut parts = pointer.split('/');
     parts.next()?;
-    // A marker that no input has protects escaped tildes.
+    // Escaped tildes become a marker first, a character that no input contains.
     let unescaped =
         |part: &str| part.replace("~0", "\u{10ffff}").replace("~1", "/").replace('\u{10ffff}', "~");
     let parts: Vec<_> = parts.map(unescaped).collect();
     (!parts.is_empty()).then_some(parts)
 }
 
-/// Returns the position that a segment names among `count` places, counted from the end if negative.
+/// Returns the position that a segment names among `count` positions, counted from the end if negative.
 fn position(segment: &str, count: usize) -> Option<usize> {
     let number: i64 = segment.parse().ok()?;
     let count = i64::try_from(count).ok()?;

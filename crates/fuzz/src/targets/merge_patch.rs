@@ -1,4 +1,4 @@
-//! JSON merge patches: they do what RFC 7386 says, with the one deviation of kube-apiserver's library.
+//! JSON merge patches: the result follows RFC 7386, with the one deviation of kube-apiserver's library.
 //!
 //! Input: `{"object": any, "patch": any}`.
 
@@ -30,7 +30,8 @@ impl Target for MergePatches {
         require_equal("a merge patch", &patched, &merged(Some(object), patch))?;
         let mut again = patched.clone();
         merge::apply(&mut again, patch).map_err(|status| status.message)?;
-        // The nulls of a list that replaces an object stay, and are removed when it replaces a list: the library's way.
+        // Like kube-apiserver's library, this keeps nulls in a list that replaces an object, and removes them if the
+        // list replaces anything else, so the second application may differ from the first.
         require_equal("a merge patch applied twice", &again, &merged(Some(&patched), patch))?;
         Ok(vec![shape(patch, 0), shape(object, 2)])
     }
@@ -43,7 +44,7 @@ pub(super) fn seeds_of(corpus: &Corpus, patches: &[Value]) -> Vec<Value> {
     pairs.map(|(patch, object)| json!({"object": object, "patch": patch})).collect()
 }
 
-/// Follows the pseudo code of the RFC. Lists are values, except that objects inside of new ones lose their nulls.
+/// Follows the pseudocode of the RFC. Lists are values, except that objects inside new lists lose their nulls.
 pub(super) fn merged(target: Option<&Value>, patch: &Value) -> Value {
     let Value::Object(changes) = patch else {
         let replaces_object = target.is_some_and(Value::is_object);

@@ -1,4 +1,4 @@
-//! The targets, one file each: how inputs look, and what must hold.
+//! The targets, one file each: the form of their inputs, and what must hold.
 
 pub(crate) mod admission_answers;
 pub(crate) mod apply;
@@ -19,7 +19,7 @@ use serde_json::Value;
 
 use crate::target::TargetEntry;
 
-/// All targets. What is a function of its input comes first; the last three ask a whole server.
+/// All targets. Pure functions of their input come first; the last three send requests to a whole server.
 pub(crate) const TARGETS: [TargetEntry; 12] = [
     TargetEntry {
         name: "selectors",
@@ -88,7 +88,7 @@ pub(crate) fn target_named(name: &str) -> Option<&'static TargetEntry> {
     TARGETS.iter().find(|entry| entry.name == name)
 }
 
-/// The built-in kinds, by what objects say they are.
+/// The built-in kinds, looked up by the `apiVersion` and `kind` of an object.
 pub(crate) struct BuiltInKinds(Vec<Resource>);
 
 impl BuiltInKinds {
@@ -108,7 +108,7 @@ pub(crate) fn text_of<'a>(input: &'a Value, name: &str) -> &'a str {
     input[name].as_str().unwrap_or_default()
 }
 
-/// Returns a value in which whole numbers are written in one way: `1.0` and `1` are the same number.
+/// Returns the value with whole numbers in one form: `1.0` and `1` are the same number.
 pub(crate) fn with_plain_numbers(value: &Value) -> Value {
     match value {
         Value::Number(number) => number.as_f64().map_or_else(|| value.clone(), Value::from),
@@ -133,7 +133,7 @@ mod tests {
     const MUTATIONS: usize = 4;
 
     #[test]
-    fn every_target_holds_for_some_inputs_and_tells_outcomes_apart() {
+    fn every_target_holds_for_some_inputs_and_distinguishes_outcomes() {
         let corpus = Corpus::load();
         for entry in &TARGETS {
             let entropy = Entropy::seeded(1);

@@ -1,5 +1,5 @@
-//! Paths and queries: what core parses can be printed and parsed again, the server answers every request without an
-//! error of its own, and both understand the same path in the same way.
+//! Paths and queries: a path that core parses can be printed and parsed again, the server answers every request without
+//! an internal error, and both interpret a path in the same way.
 //!
 //! Input: `{"method": text, "path": text, "query": text}`. Only GET is asked with rights, so that nothing changes.
 
@@ -24,7 +24,8 @@ impl Paths {
     }
 
     fn check_answer(answer: &Answer) -> Result<String, Violation> {
-        // Versions from the future, and what kube-apiserver, too, answers with an error that has no reason.
+        // Expected are 504 for a resourceVersion in the future, and 500 without a reason, which kube-apiserver also
+        // returns.
         let is_known = match answer.code {
             500 => answer.body["reason"].is_null(),
             504 => answer.body["reason"] == "Timeout",
@@ -158,7 +159,7 @@ fn printed(target: &RequestTarget, path: &str) -> Option<String> {
     (is_whole && target.verb != RequestVerb::Create).then_some(printed)
 }
 
-/// Returns whether a path has no escapes and no empty segments at its start, which only the server understands.
+/// Returns whether a path has no escapes and no empty first segment, which only the server interprets.
 fn is_plain(path: &str) -> bool {
     !path.starts_with("//") && !path.contains('%')
 }

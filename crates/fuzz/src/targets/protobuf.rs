@@ -1,6 +1,6 @@
-//! Protobuf: what was decoded can be encoded and decoded again, objects survive, and garbage is refused.
+//! Protobuf: a decoded object can be encoded and decoded again, objects survive the round trip, and garbage is refused.
 //!
-//! Input: `{"bytes": text, "object": object of a built-in kind}`; each letter of the text is a byte.
+//! Input: `{"bytes": text, "object": object of a built-in kind}`; each character of the text is a byte.
 
 use homeostat_api::{protobuf, schema};
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use super::{BuiltInKinds, text_of, with_plain_numbers};
 use crate::corpus::Corpus;
 use crate::target::{Features, Target, Violation, require, require_equal};
 
-/// How much longer JSON may be than its protobuf: names and zeros take no bytes there.
+/// How many times longer JSON may be than its protobuf, in which names and zeros take no bytes.
 const GROWTH_MAX: usize = 400;
 
 pub(crate) struct Protobuf(BuiltInKinds);
@@ -86,7 +86,7 @@ impl Target for Protobuf {
     }
 }
 
-/// Returns a value without what Go's zero values are on the wire.
+/// Returns the value without fields that are zero values in Go, which are not encoded.
 fn without_zeros(value: &Value) -> Value {
     let is_zero = |value: &Value| match value {
         Value::Null | Value::Bool(false) => true,

@@ -1,4 +1,4 @@
-//! Selectors of labels and fields: what is printed parses to the same, and matching agrees with a plain evaluation.
+//! Label and field selectors: a printed selector parses to the same one, and matching agrees with a simple evaluation.
 //!
 //! Input: `{"label": text, "field": text, "labels": {name: value}}`.
 

@@ -12,17 +12,22 @@ use futures::future::BoxFuture;
 use futures::{StreamExt as _, TryStreamExt as _};
 use homeostat_apiserver::ApiServer;
 use homeostat_apiserver::auth::{Authenticator, Identity};
-use homeostat_console::{Activity, ApiAnswer, ApiRequest, Console, ConsoleSource, is_same_token, server};
+use homeostat_console::{
+    Activity, ApiAnswer, ApiRequest, Console, ConsoleSource, OtherOperators, is_same_token, server,
+};
 use homeostat_core::journal::Record;
 use homeostat_core::{Clock, Entropy, Key};
 use homeostat_runtime::Journal;
+use homeostat_runtime::why::OperatorsClient;
 use http::{Method, Request, header};
 use http_body_util::{BodyStream, Full};
+use kube::Client;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
-use super::Error;
+use super::announced_operators::AnnouncedOperators;
+use super::{DEFAULT_NAMESPACE, Error};
 
 /// Whether this build has a console.
 pub(super) const IS_BUILT: bool = true;
@@ -43,6 +48,7 @@ pub(super) struct BoundConsole {
 struct EmbeddedSource {
     api: ApiServer,
     authenticator: Option<Arc<Authenticator>>,
+    clock: Clock,
     token: String,
     journals: Mutex<Vec<Journal>>,
 }
@@ -60,7 +66,7 @@ impl BoundConsole {
         let listener = TcpListener::bind(address).await.map_err(refused)?;
         let token = entropy.suffix(TOKEN_LETTERS);
         let url = format!("http://{}/#token={token}", listener.local_addr().map_err(refused)?);
-        let source = EmbeddedSource { api, authenticator, token, journals: Mutex::default() };
+        let source = EmbeddedSource { api, authenticator, clock, token, journals: Mutex::default() };
         Ok(Self { listener, source: Arc::new(source), activity: Arc::default(), clock, url })
     }
 
@@ -106,6 +112,10 @@ impl EmbeddedSource {
         let accepted = self.authenticator.as_ref()?.accept(token, &[]).ok()?;
         Some(accepted.identity)
     }
+
+    fn journals(&self) -> Vec<Journal> {
+        self.journals.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
 impl ConsoleSource for EmbeddedSource {
@@ -136,9 +146,16 @@ impl ConsoleSource for EmbeddedSource {
     }
 
     fn records_about(&self, object: &Key) -> Vec<Record> {
-        let journals = self.journals.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let journals = self.journals();
         let mut records: Vec<Record> = journals.iter().flat_map(|journal| journal.about(object)).collect();
         records.sort_by_key(|record| record.at);
         records
+    }
+
+    fn other_operators(&self, token: &str) -> Option<Arc<dyn OtherOperators>> {
+        let client = Client::new(self.api.acting_as(self.identity(token)?), DEFAULT_NAMESPACE);
+        // This server issues tokens for operators, so the viewer's own is never shown to them.
+        let client = OperatorsClient::new(client, None, self.clock);
+        Some(Arc::new(AnnouncedOperators { client, own: self.journals() }))
     }
 }

@@ -6,6 +6,8 @@
 //! survives just as it survives a kill.
 
 #[cfg(feature = "console")]
+mod announced_operators;
+#[cfg(feature = "console")]
 mod console;
 #[cfg(not(feature = "console"))]
 #[path = "no_console.rs"]
@@ -31,7 +33,7 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use homeostat_apiserver::auth::{Authenticator, Identity};
-use homeostat_apiserver::serve::{self, CredentialStorage, Server};
+use homeostat_apiserver::serve::{self, CredentialStorage, ListeningSocket, Server};
 use homeostat_apiserver::{ApiServer, data_migrations, server};
 use homeostat_core::{Clock, Entropy};
 use homeostat_runtime::{Journal, Operator};
@@ -145,7 +147,7 @@ impl Builder {
         self
     }
 
-    /// Also accepts these tokens, each as its user.
+    /// Also accepts these tokens, each as its user. A file that they were loaded from is followed.
     #[must_use]
     pub fn tokens(mut self, tokens: StaticTokens) -> Self {
         self.tokens = tokens;
@@ -189,9 +191,11 @@ impl Builder {
     }
 
     async fn assemble(self) -> Result<ControlPlane, Error> {
-        // The store comes first: it locks the folder before anything in it is written.
+        // The port comes first, so that a start that fails for it leaves nothing behind. Then the store, which locks the
+        // folder before anything else in it is written.
+        let socket = self.listen.as_ref().map(|(address, _)| ListeningSocket::bind(*address)).transpose()?;
         let store = self.store()?;
-        let server = self.bind()?;
+        let server = self.server_on(socket)?;
         let mut builder = self.api_builder(&store, server.is_some());
         let authenticator = match &server {
             Some(server) => {
@@ -199,7 +203,7 @@ impl Builder {
                 builder = builder
                     .authenticator(Arc::clone(&authenticator))
                     .authority(server.authority())
-                    .root_ca(&*server.credentials().ca_pem)
+                    .root_ca(server.root_ca())
                     .address(server.advertised());
                 Some(authenticator)
             }
@@ -320,8 +324,8 @@ impl Builder {
         })
     }
 
-    fn bind(&self) -> Result<Option<Server>, serve::Error> {
-        let Some((listen, kubeconfig)) = &self.listen else { return Ok(None) };
+    fn server_on(&self, socket: Option<ListeningSocket>) -> Result<Option<Server>, serve::Error> {
+        let (Some(socket), Some((listen, kubeconfig))) = (socket, &self.listen) else { return Ok(None) };
         let storage = match (&self.stand_in.credentials, &self.data_dir) {
             (Some(given), _) => CredentialStorage::Given(given.clone()),
             (None, Some(folder)) => CredentialStorage::Folder(folder.join(PKI_FOLDER)),
@@ -334,7 +338,7 @@ impl Builder {
             clock: self.clock,
             entropy: self.entropy.clone(),
         };
-        Server::bind(config).map(|server| Some(server.with_tokens(self.tokens.clone())))
+        Server::on(socket, config).map(|server| Some(server.with_tokens(self.tokens.clone())))
     }
 }
 

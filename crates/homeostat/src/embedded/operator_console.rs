@@ -1,5 +1,5 @@
-//! Serves the console of an operator on a cluster, as pages on its admin server. They read the cluster with the
-//! viewer's token, and the operator's activity from its own journal.
+//! The console of an operator on a cluster: pages on its admin server. They read the cluster with the viewer's token,
+//! the operator's activity from its own journal, and that of other operators by asking them.
 //!
 //! **Invariant:** it never sends requests to the cluster with the operator's own credentials, and accepts no token that
 //! the cluster does not know.
@@ -10,25 +10,25 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::{StreamExt as _, TryStreamExt as _};
-use homeostat_console::{Activity, ApiAnswer, ApiRequest, Console, ConsoleSource};
-use homeostat_core::Key;
+use homeostat_console::{ApiAnswer, ApiRequest, Console, ConsoleSource, OtherOperators};
 use homeostat_core::journal::Record;
-use homeostat_runtime::{AdminBody, AdminPages, AdminPagesContext, Journal, Operator};
+use homeostat_core::{Clock, Key};
+use homeostat_runtime::why::OperatorsClient;
+use homeostat_runtime::{AdminAddress, AdminBody, AdminPages, AdminPagesContext, Journal, Operator};
 use http::{HeaderValue, Method, Request, Response, header};
 use http_body_util::BodyStream;
 use kube::Client;
 use kube::client::Body;
 
+use super::announced_operators::AnnouncedOperators;
+
 /// Serves the web console alongside an operator's admin pages (`--serve`, or [`Operator::serve`]). [`crate::run`] does
 /// this automatically; an operator that runs on a given client also needs [`Operator::viewers_of`].
 pub fn add_console(operator: Operator) -> Operator {
     operator.admin_pages(|context| {
-        let AdminPagesContext { name, client, address, journal, clock } = context;
+        let AdminPagesContext { name, client, address, announced, journal, activity, clock } = context;
         eprintln!("console=http://{}/ (it asks for a token of the cluster)", reachable(address));
-        let activity = Arc::new(Activity::default());
-        let observer = Arc::clone(&activity);
-        journal.fold(move |record| observer.observe(record));
-        let source = ClusterSource { client, journal };
+        let source = ClusterSource { client, announced, journal, clock };
         Arc::new(ConsolePages(Console::new(Arc::new(source), activity, clock, name)))
     })
 }
@@ -56,7 +56,9 @@ impl AdminPages for ConsolePages {
 struct ClusterSource {
     /// Has no credentials.
     client: Client,
+    announced: Option<AdminAddress>,
     journal: Journal,
+    clock: Clock,
 }
 
 impl ConsoleSource for ClusterSource {
@@ -82,16 +84,38 @@ impl ConsoleSource for ClusterSource {
     fn records_about(&self, object: &Key) -> Vec<Record> {
         self.journal.about(object)
     }
+
+    fn other_operators(&self, token: &str) -> Option<Arc<dyn OtherOperators>> {
+        let client = client_of_viewer(self.client.clone(), bearer(token).ok()?);
+        let client = OperatorsClient::new(client, Some(token.to_owned()), self.clock);
+        let client = client.except(self.announced.clone());
+        Some(Arc::new(AnnouncedOperators { client, own: vec![self.journal.clone()] }))
+    }
+}
+
+/// Returns a client for the cluster that acts as the viewer.
+fn client_of_viewer(client: Client, token: HeaderValue) -> Client {
+    let namespace = client.default_namespace().to_owned();
+    let as_viewer = tower::service_fn(move |mut request: Request<Body>| {
+        request.headers_mut().insert(header::AUTHORIZATION, token.clone());
+        let client = client.clone();
+        async move { client.send(request).await }
+    });
+    Client::new(as_viewer, namespace)
+}
+
+fn bearer(token: &str) -> Result<HeaderValue, http::Error> {
+    let mut value = HeaderValue::try_from(format!("Bearer {token}"))?;
+    value.set_sensitive(true);
+    Ok(value)
 }
 
 fn cluster_request(request: ApiRequest) -> Result<Request<Body>, http::Error> {
     let method = if request.review.is_some() { Method::POST } else { Method::GET };
-    let mut token = HeaderValue::try_from(format!("Bearer {}", request.token))?;
-    token.set_sensitive(true);
     Request::builder()
         .method(method)
         .uri(&request.path)
-        .header(header::AUTHORIZATION, token)
+        .header(header::AUTHORIZATION, bearer(&request.token)?)
         .header(header::ACCEPT, request.accept)
         .header(header::CONTENT_TYPE, "application/json")
         .header(header::USER_AGENT, "homeostat-console")

@@ -4,6 +4,7 @@
 use std::io::{IsTerminal as _, Read as _, Write as _};
 
 use futures::future::BoxFuture;
+use homeostat_core::terminal_text::escape_controls;
 use homeostat_runtime::plan_command::PlanOptions;
 use homeostat_runtime::{Error, Operator};
 use kube::Client;
@@ -52,7 +53,7 @@ pub fn plan_operator(
 ) -> BoxFuture<'static, Result<(), Error>> {
     Box::pin(async move {
         let outcome = print_plan(client, operator, options).await;
-        match outcome.map_err(|error| Error::Invalid(error.to_string()))? {
+        match outcome.map_err(|error| Error::Invalid(escape_controls(&error.to_string())))? {
             PlanOutcome::Nothing => Ok(()),
             PlanOutcome::Changes => exit(PlanOutcome::Changes),
         }

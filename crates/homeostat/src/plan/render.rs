@@ -1,8 +1,12 @@
 //! Prints a plan as text. Deletions and replacements stand out: in red, and with `-` or `-/+` in front.
+//!
+//! **Invariant:** the only escape sequences are ours. Names, fields and errors were written by others and must not steer
+//! the reader's terminal, so every line passes [`RenderStyle::paint`], which spells out control characters.
 
 use std::fmt::Write as _;
 
 use homeostat_core::field_diff::{FieldChange, FieldValue};
+use homeostat_core::terminal_text::escape_and_indent;
 use homeostat_runtime::{PlannedCall, PlannedVerb};
 
 use super::report::{ChangeAction, KindCounts, ObjectChange, Plan};
@@ -24,6 +28,7 @@ pub enum RenderStyle {
 
 #[derive(Clone, Copy)]
 enum Colour {
+    Ordinary,
     Green,
     Yellow,
     Red,
@@ -32,8 +37,11 @@ enum Colour {
 }
 
 impl RenderStyle {
+    /// Returns the text in this colour, with its control characters spelled out.
     fn paint(self, colour: Colour, text: &str) -> String {
+        let text = escape_and_indent(text);
         let code = match colour {
+            Colour::Ordinary => return text,
             Colour::Green => "32",
             Colour::Yellow => "33",
             Colour::Red => "1;31",
@@ -41,7 +49,7 @@ impl RenderStyle {
             Colour::Dim => "2",
         };
         match self {
-            Self::Plain => text.to_owned(),
+            Self::Plain => text,
             Self::Coloured => format!("\u{1b}[{code}m{text}\u{1b}[0m"),
         }
     }
@@ -112,10 +120,8 @@ fn describe_field(field: &FieldChange, style: RenderStyle) -> String {
     };
     let shown =
         FieldChange { path: field.path.clone(), old: short(&field.old), new: short(&field.new) }.to_string();
-    match (&field.old, &field.new) {
-        (_, FieldValue::Absent) => style.paint(Colour::Red, &shown),
-        _ => shown,
-    }
+    let is_removed = matches!(field.new, FieldValue::Absent);
+    style.paint(if is_removed { Colour::Red } else { Colour::Ordinary }, &shown)
 }
 
 fn shortened(text: &str) -> String {
@@ -144,13 +150,13 @@ fn write_summary(text: &mut String, plan: &Plan, style: RenderStyle) {
         0 => String::new(),
         count => format!(", {count} calls outside"),
     };
-    let line = format!("\nPlan: {}{outside}.", describe_counts(plan.totals(), true));
-    let _ = writeln!(text, "{}", style.paint(Colour::Bold, &line));
+    let line = format!("Plan: {}{outside}.", describe_counts(plan.totals(), true));
+    let _ = writeln!(text, "\n{}", style.paint(Colour::Bold, &line));
     for (kind, counts) in &plan.counts {
         let line = format!("  {kind}: {}", describe_counts(*counts, false));
         let is_loss = counts.deleted + counts.replaced > 0;
-        let line = if is_loss { style.paint(Colour::Red, &line) } else { line };
-        let _ = writeln!(text, "{line}");
+        let colour = if is_loss { Colour::Red } else { Colour::Ordinary };
+        let _ = writeln!(text, "{}", style.paint(colour, &line));
     }
 }
 
@@ -169,8 +175,8 @@ fn write_rest(text: &mut String, plan: &Plan, style: RenderStyle) {
         let _ = writeln!(text, "{}", style.paint(Colour::Red, &line));
     }
     for due in &plan.later {
-        let _ =
-            writeln!(text, "Later: {} is reconciled again in {}.", due.object, describe_seconds(due.seconds));
+        let line = format!("Later: {} is reconciled again in {}.", due.object, describe_seconds(due.seconds));
+        let _ = writeln!(text, "{}", style.paint(Colour::Ordinary, &line));
     }
     let _ = writeln!(text, "\n{}", style.paint(Colour::Dim, "What this plan cannot know:"));
     for unknown in &plan.unknown {
@@ -284,6 +290,35 @@ mod tests {
         );
         assert!(text.contains("Later: ats default/x is reconciled again in 61 minutes.\n"), "{text}");
         assert!(text.contains("0 replaced, 1 calls outside.\n"), "{text}");
+    }
+
+    /// Every text of a plan may come from others: whoever reads the plan must not be deceived by it.
+    #[test]
+    fn control_characters_of_others_are_spelled_out() {
+        const HIDE: &str = "\u{1b}[8m\r\u{9b}2J\n- Pod default/forged";
+        let fields = vec![field(HIDE, FieldValue::Absent, FieldValue::Shown(HIDE.to_owned()))];
+        let mut changed = change(ChangeAction::Changed, HIDE, fields);
+        (changed.kind, changed.owner, changed.waits_for) =
+            (HIDE.to_owned(), Some(HIDE.to_owned()), vec![HIDE.to_owned()]);
+        let mut plan = plan(vec![changed]);
+        plan.counts.insert(HIDE.to_owned(), KindCounts { created: 1, ..KindCounts::default() });
+        plan.calls = vec![PlannedCall {
+            world: HIDE.to_owned(),
+            verb: PlannedVerb::Create,
+            name: HIDE.to_owned(),
+            owner: Some(HIDE.to_owned()),
+            diff: FieldDiff::default(),
+        }];
+        let (object, error) = (HIDE.to_owned(), HIDE.to_owned());
+        plan.failing = vec![super::super::report::FailingObject { object, error, is_final: false }];
+        plan.later = vec![super::super::report::DueLater { object: HIDE.to_owned(), seconds: 1 }];
+        plan.unknown = vec![HIDE.to_owned()];
+        let text = render(&plan, RenderStyle::Plain);
+        assert!(text.chars().all(|letter| letter == '\n' || !letter.is_control()), "{text:?}");
+        assert!(text.lines().all(|line| !line.starts_with("- Pod")), "{text}");
+        assert!(text.contains("\\u{1b}[8m\\u{d}\\u{9b}2J"), "{text}");
+        let coloured = render(&plan, RenderStyle::Coloured);
+        assert!(!coloured.contains("\u{1b}[8m") && coloured.contains("\u{1b}[33m"), "{coloured:?}");
     }
 
     #[test]

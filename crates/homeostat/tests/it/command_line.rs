@@ -61,14 +61,14 @@ fn help_names_everything_it_understands() {
 }
 
 #[test]
-fn its_version_is_that_of_the_framework() {
+fn the_version_is_that_of_the_framework() {
     let expected = format!("greeting.demo.dev, built with homeostat {}\n", env!("CARGO_PKG_VERSION"));
     assert_eq!(printed(&["--version"]), expected);
     assert_eq!(printed(&["-V"]), expected);
 }
 
 #[test]
-fn what_it_does_not_understand_is_named() {
+fn unknown_and_invalid_arguments_are_named() {
     refused(&["--fly"], "Error: unknown argument --fly; try --help\n");
     refused(&["fly"], "Error: unknown argument fly; try --help\n");
     refused(&["--image", "i:1"], "Error: unknown argument --image; try --help\n");

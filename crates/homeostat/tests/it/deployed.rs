@@ -13,7 +13,7 @@ use crate::programs::{Kubectl, Server, example, homeostat};
 const IMAGE: &str = "registry.example/greeting:1";
 const HOME: &str = "greeting-system";
 
-/// Returns the operator in a place where any user can run it: its Deployment asks not to be root.
+/// Returns a copy of the operator that any user can run, because its Deployment does not run as root.
 fn installed(folder: &Path) -> PathBuf {
     let program = folder.join("greeting");
     std::fs::copy(example("greeting"), &program).unwrap();
@@ -52,7 +52,7 @@ fn its_deployment_runs_unchanged_on_our_own_node() {
     server.program.terminate();
 }
 
-/// Without mount namespaces its account is not where clients look for it; `--in-cluster` finds it anyway.
+/// Without mount namespaces, the account's files are not at the usual path; `--in-cluster` finds them anyway.
 #[test]
 fn in_cluster_is_found_without_mount_namespaces() {
     let folder = tempfile::tempdir().unwrap();
@@ -70,7 +70,7 @@ fn in_cluster_is_found_without_mount_namespaces() {
         .node(options);
     let plane = runtime.block_on(plane.start()).unwrap();
     let kubectl = Kubectl { kubeconfig, folder: folder.path().to_owned() };
-    // As another user it could not reach its files, which are in the node's own folder here.
+    // Another user could not read these files, because they are in the node's own folder.
     let own_user = manifests(&program).replace(r#""runAsNonRoot": true"#, r#""runAsNonRoot": false"#);
     check(&kubectl, &own_user);
     runtime.block_on(plane.stop()).unwrap();

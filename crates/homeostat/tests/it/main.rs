@@ -7,6 +7,7 @@
 
 mod command_line;
 mod deployed;
+mod failed_start;
 mod guide;
 mod operator;
 mod plan;

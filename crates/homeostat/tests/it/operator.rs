@@ -42,7 +42,7 @@ fn page(operator: &Program, path: &str) -> String {
 }
 
 #[test]
-fn it_runs_against_a_server_of_its_own_and_survives_its_death() {
+fn an_operator_survives_a_crash_of_its_server() {
     let folder = tempfile::tempdir().unwrap();
     let mut server = Server::start(folder.path());
     let kubeconfig = server.kubeconfig.to_str().unwrap().to_owned();
@@ -58,7 +58,7 @@ fn it_runs_against_a_server_of_its_own_and_survives_its_death() {
         metrics.contains("controller_runtime_reconcile_total{controller=\"greeting\",result=\"success\"}")
     );
     let journal = "/journal?group=demo.dev&resource=greetings&namespace=default&name=one";
-    assert!(page(&operator, journal).starts_with("HTTP/1.1 401"), "it says nothing to strangers");
+    assert!(page(&operator, journal).starts_with("HTTP/1.1 401"), "the journal needs a token");
 
     server.program.kill();
     eventually("it notices", || page(&operator, "/readyz").starts_with("HTTP/1.1 503").then_some(()));
@@ -75,7 +75,7 @@ fn it_runs_against_a_server_of_its_own_and_survives_its_death() {
     let log = operator.log();
     assert!(!log.contains("kube_client"), "{log}");
     for words in lost {
-        assert_eq!(log.matches(words).count(), 1, "the outage is told once:\n{log}");
+        assert_eq!(log.matches(words).count(), 1, "the outage is logged once:\n{log}");
     }
 }
 
@@ -100,7 +100,7 @@ fn kubeconfig_of_account(server: &Server, folder: &Path, account: &str) -> PathB
 }
 
 #[test]
-fn its_manifests_are_accepted_and_give_it_enough_rights_and_no_more() {
+fn manifests_grant_sufficient_rights_and_no_more() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path());
     let manifests = Command::new(example("greeting"))
@@ -145,7 +145,7 @@ fn its_manifests_are_accepted_and_give_it_enough_rights_and_no_more() {
 }
 
 #[test]
-fn rights_that_are_missing_are_named() {
+fn missing_rights_are_named() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path());
     let manifests =
@@ -180,7 +180,7 @@ fn rights_that_are_missing_are_named() {
 }
 
 #[test]
-fn without_a_cluster_it_brings_a_control_plane() {
+fn without_a_cluster_it_starts_a_control_plane() {
     let folder = tempfile::tempdir().unwrap();
     let operator = operator(folder.path(), "greeting", &[], &[]);
     eventually("its control plane is up", || operator.log().contains("\nready https://").then_some(()));

@@ -28,7 +28,7 @@ fn an_operator_plans_before_it_is_installed_and_while_it_runs() {
     let server = Server::start(folder.path());
     let (code, text, complaints) = plan(&server, &[]);
     assert_eq!(code, Some(2), "{text}{complaints}");
-    // Nothing is installed: it would install its definition by itself.
+    // Nothing is installed yet, so the operator itself would install its definition.
     assert!(text.starts_with("Even without the change (the cluster is not at rest):\n"), "{text}");
     for line in [
         "+ CustomResourceDefinition greetings.demo.dev (created)\n",

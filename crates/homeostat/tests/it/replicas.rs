@@ -136,7 +136,7 @@ fn shards_move_between_processes_without_overlap() {
 }
 
 #[test]
-fn a_frozen_leader_wakes_up_without_its_right() {
+fn a_leader_that_was_frozen_stops_reconciling() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path());
     let clock = Clock::system();
@@ -152,11 +152,11 @@ fn a_frozen_leader_wakes_up_without_its_right() {
     let late = first.spans().into_values().flatten().filter(|(start, _)| *start > frozen).count();
     // One key may have been taken but not yet recorded when the process was frozen.
     assert!(late <= 1, "{late} reconciles began after it woke up");
-    assert!(first.program.is_running(), "it waits for its turn");
+    assert!(first.program.is_running(), "it waits to become leader again");
 }
 
 #[test]
-fn a_frozen_holder_of_shards_wakes_up_without_them() {
+fn a_shard_holder_that_was_frozen_stops_reconciling() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path());
     let clock = Clock::system();

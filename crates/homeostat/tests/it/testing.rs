@@ -54,7 +54,7 @@ fn run_alone(seed: u64) -> (Vec<String>, Vec<ConfigMap>) {
 #[test]
 fn a_run_repeats_exactly() {
     let first = run_alone(1);
-    assert!(first.0.len() > 100, "much has happened: {}", first.0.len());
+    assert!(first.0.len() > 100, "the run is long enough: {}", first.0.len());
     for _ in 0..5 {
         assert_eq!(run_alone(1), first);
     }
@@ -69,14 +69,14 @@ async fn real_time_is_refused() {
 
 #[tokio::test(start_paused = true)]
 #[should_panic(expected = "it/testing.rs:")]
-async fn what_is_refused_is_told_with_the_line_that_asked() {
+async fn a_refused_request_is_reported_with_the_line_of_the_caller() {
     let cluster = Cluster::start().await;
     cluster.get::<ConfigMap>("nothing").await;
 }
 
 #[tokio::test(start_paused = true)]
 #[should_panic(expected = "the cluster does not settle")]
-async fn an_operator_that_never_rests_is_told() {
+async fn an_operator_that_never_rests_is_reported() {
     let cluster = Cluster::start().await;
     let writes = AtomicUsize::new(0);
     let restless = Controller::<ConfigMap>::new().labels("copy").reconcile(move |map, cx| {
@@ -96,7 +96,7 @@ async fn an_operator_that_never_rests_is_told() {
 
 #[tokio::test(start_paused = true)]
 #[should_panic(expected = "an operator has ended by itself")]
-async fn an_operator_that_ends_is_told() {
+async fn an_operator_that_ends_is_reported() {
     let cluster = Cluster::start().await;
     let twice = Operator::new("twice.demo.dev")
         .control(Controller::<ConfigMap>::new().reconcile(|_, _| async { Ok(Action::await_change()) }));
@@ -120,7 +120,7 @@ async fn create_through(fault: InjectedFault) -> (Option<kube::Result<ConfigMap>
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_fault_is_what_it_claims_to_be() {
+async fn each_fault_does_what_it_claims() {
     let (heard, is_made) = create_through(InjectedFault::Refuse(409, "taken")).await;
     let Some(Err(kube::Error::Api(status))) = heard else { panic!("{heard:?}") };
     assert_eq!((status.code, &*status.reason, &*status.message, is_made), (409, "Conflict", "taken", false));
@@ -136,11 +136,11 @@ async fn each_fault_is_what_it_claims_to_be() {
         assert!(heard.is_none() && !is_made, "{fault:?}: {heard:?}");
     }
     let (heard, is_made) = create_through(InjectedFault::Lost).await;
-    assert!(heard.is_none() && is_made, "done, and never answered: {heard:?}");
+    assert!(heard.is_none() && is_made, "carried out and never answered: {heard:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stopped_operator_ends_and_a_killed_one_leaves_no_word() {
+async fn a_stopped_operator_ends_cleanly_and_a_killed_one_does_not() {
     let cluster = Cluster::start().await;
     let (stopped, killed) = (cluster.run(copier()), cluster.run(copier()));
     cluster.settle().await;

@@ -1,5 +1,4 @@
-//! The admin server serves metrics, health, readiness, and the journal of an object. It is read-only, uses plain HTTP,
-//! and serves one page per path.
+//! The admin server: metrics, health, readiness, what the operator is doing, the journal of an object. Read-only, plain HTTP, one page per path.
 //!
 //! [`answer`] is a function of the [`AdminState`]; the code around it only moves bytes.
 
@@ -10,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use homeostat_core::activity::Activity;
 use homeostat_core::journal::WatchState;
 use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full};
@@ -21,11 +21,15 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::{AbortHandle, JoinSet};
 
+mod activity_page;
+mod caller;
 mod journal_page;
 mod metrics;
 mod pages;
 
-pub(crate) use journal_page::{CALLER_TOKEN_HEADER, JOURNAL_PATH};
+pub(crate) use activity_page::ACTIVITY_PATH;
+pub(crate) use caller::CALLER_TOKEN_HEADER;
+pub(crate) use journal_page::JOURNAL_PATH;
 use metrics::{CacheReading, Metrics, MetricsReading, QueueReading};
 pub use pages::{AdminBody, AdminPages, AdminPagesContext};
 pub(crate) use pages::{MakeAdminPages, client_without_credentials};
@@ -48,7 +52,7 @@ const CONNECTIONS_MAX: usize = 64;
 /// between two scrapes.
 const REQUEST_MAX: Duration = Duration::from_secs(75);
 
-/// The maximum number of concurrent requests about objects: each asks the API server to identify the caller.
+/// Concurrent questions about objects and controllers: each asks the API server to identify the caller.
 const QUESTIONS_MAX: usize = 8;
 
 /// The pause after a failed accept, which is usually due to a lack of file descriptors: retrying at once would be a
@@ -58,11 +62,12 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 /// Everything that the admin server shows.
 pub(crate) struct AdminState {
     metrics: Arc<Metrics>,
+    activity: Arc<Activity>,
     caches: Caches,
     probes: Option<Probes>,
     stage: Mutex<OperatorStage>,
     rights: Mutex<Rights>,
-    /// Limits the number of concurrent requests about objects.
+    /// Questions in progress for which the API server is asked about the caller.
     questions: Semaphore,
 }
 
@@ -93,7 +98,15 @@ enum PageFormat {
     Json,
 }
 
-/// A response from the admin server.
+/// A question whose answer depends on who asks.
+enum CallerQuestion<'a> {
+    /// What the operator did about an object.
+    Journal { query: Option<&'a str> },
+    /// What it is doing.
+    Activity,
+}
+
+/// An answer of the admin server.
 struct AdminPage {
     code: StatusCode,
     content_type: &'static str,
@@ -101,20 +114,21 @@ struct AdminPage {
 }
 
 impl AdminState {
-    /// Returns the state of an operator that is about to start. `is_served` says whether metrics can be requested; if
-    /// not, nothing is counted.
+    /// Returns the state of an operator that is about to start. `activity` is what the journal is folded into if there is
+    /// an admin server; otherwise nothing is counted.
     pub(crate) fn new(
         shared: &Arc<OperatorShared>,
         activities: Arc<OperatorHandlers>,
-        is_served: bool,
+        activity: Option<Arc<Activity>>,
     ) -> Arc<Self> {
         let metrics = Metrics::new();
-        if is_served {
+        if activity.is_some() {
             let fold = metrics.clone();
             shared.journal.fold(move |record| fold.fold(record));
         }
         Arc::new(Self {
             metrics,
+            activity: activity.unwrap_or_default(),
             caches: shared.caches.clone(),
             probes: Some(Probes { shared: shared.clone(), activities }),
             stage: Mutex::new(OperatorStage::Starting("nothing is done yet".to_owned())),
@@ -187,16 +201,17 @@ impl AdminState {
         AdminPage::text(code, answers.iter().map(line).collect::<String>())
     }
 
-    /// Responds with the journal of an object, if the caller may read it.
-    async fn journal(&self, headers: &HeaderMap, query: Option<&str>) -> AdminPage {
-        match &self.probes {
-            Some(probes) => match self.questions.try_acquire() {
-                Ok(_permit) => journal_page::page(&probes.shared, headers, query).await,
-                Err(_) => {
-                    AdminPage::text(StatusCode::TOO_MANY_REQUESTS, "too many questions at once; ask again\n")
-                }
-            },
-            None => AdminPage::text(StatusCode::NOT_FOUND, "there is no server to ask who may read what\n"),
+    /// Answers a question for which the API server is asked who the caller is and what they may know.
+    async fn answer_caller(&self, question: CallerQuestion<'_>, headers: &HeaderMap) -> AdminPage {
+        let Some(Probes { shared, .. }) = &self.probes else {
+            return AdminPage::text(StatusCode::NOT_FOUND, "there is no server to ask who may read what\n");
+        };
+        let Ok(_permit) = self.questions.try_acquire() else {
+            return AdminPage::text(StatusCode::TOO_MANY_REQUESTS, "too many questions at once; ask again\n");
+        };
+        match question {
+            CallerQuestion::Journal { query } => journal_page::page(shared, headers, query).await,
+            CallerQuestion::Activity => activity_page::page(shared, &self.activity, headers).await,
         }
     }
 
@@ -279,6 +294,11 @@ impl AdminState {
 impl AdminPage {
     fn text(code: StatusCode, text: impl Into<String>) -> Self {
         Self { code, content_type: "text/plain; charset=utf-8", text: text.into() }
+    }
+
+    fn json(answer: &impl serde::Serialize) -> Self {
+        let text = serde_json::to_string(answer).unwrap_or_default();
+        Self { code: StatusCode::OK, content_type: "application/json", text }
     }
 
     fn response(self) -> Response<AdminBody> {
@@ -380,7 +400,7 @@ async fn serve_connection(
 /// Returns whether a path is one of the admin server's own.
 fn is_own_path(path: &str) -> bool {
     let first = path.trim_matches('/').split('/').next().unwrap_or_default();
-    ["metrics", "healthz", "livez", "readyz", "journal"].contains(&first)
+    ["metrics", "healthz", "livez", "readyz", "journal", "activity"].contains(&first)
 }
 
 async fn respond(admin_state: &AdminState, request: &Request<()>) -> Response<AdminBody> {
@@ -388,9 +408,14 @@ async fn respond(admin_state: &AdminState, request: &Request<()>) -> Response<Ad
     let wants_json = accept.is_some_and(|accept| accept.contains("application/json"));
     let format = if wants_json { PageFormat::Json } else { PageFormat::Text };
     let path = request.uri().path();
+    let headers = request.headers();
     let page = match path.trim_matches('/') {
         "healthz" | "livez" => admin_state.health(format).await,
-        "journal" => admin_state.journal(request.headers(), request.uri().query()).await,
+        "journal" => {
+            let query = request.uri().query();
+            admin_state.answer_caller(CallerQuestion::Journal { query }, headers).await
+        }
+        "activity" => admin_state.answer_caller(CallerQuestion::Activity, headers).await,
         _ => admin_state.answer(path),
     };
     page.response()
@@ -416,6 +441,7 @@ mod tests {
         (
             AdminState {
                 metrics,
+                activity: Arc::default(),
                 caches,
                 probes: None,
                 stage: Mutex::new(OperatorStage::Running { controllers: Vec::new(), worlds: Vec::new() }),

@@ -10,10 +10,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use homeostat_core::Clock;
+use homeostat_core::activity::Activity;
 use http::{Request, Response};
 use http_body_util::combinators::UnsyncBoxBody;
 use kube::{Client, Config};
 
+use crate::admin_address::AdminAddress;
 use crate::error::Error;
 use crate::journal::Journal;
 
@@ -34,8 +36,12 @@ pub struct AdminPagesContext {
     pub client: Client,
     /// The address at which the pages are served.
     pub address: SocketAddr,
-    /// The operator's journal.
+    /// Where the operator announces itself, if it does.
+    pub announced: Option<AdminAddress>,
+    /// What the operator does.
     pub journal: Journal,
+    /// What it is doing now.
+    pub activity: Arc<Activity>,
     /// The operator's clock.
     pub clock: Clock,
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use homeostat_core::Clock;
+use homeostat_core::activity::Activity;
 use homeostat_core::journal::{Entry, WatchState};
 use kube::Client;
 use tokio::net::TcpListener;
@@ -40,11 +41,6 @@ const FLUSH_MIN: Duration = Duration::from_secs(2);
 /// The pauses between two checks for missing permissions: people grant them while they watch, or much later.
 const RIGHTS_AGAIN: Backoff = Backoff::exponential(Duration::from_secs(5), Duration::from_secs(300));
 
-/// Returns the address under which the admin server is announced, if there is one.
-fn announced_address(listener: Option<&TcpListener>, client: &Client) -> Option<AdminAddress> {
-    AdminAddress::of_listener(listener?, client.default_namespace())
-}
-
 /// Records how many workers each controller has.
 fn record_workers(shared: &OperatorShared, parts: &[AssembledController]) {
     for part in parts {
@@ -57,7 +53,7 @@ pub(crate) async fn run(operator: Operator, client: Client, stop: CancellationTo
     operator.verify()?;
     let rules = [operator.rules(), vec![Rule::events()]].concat();
     let lease_rules: Vec<Rule> = operator.election.rule().into_iter().collect();
-    let (operator, listener, pages) = listen(operator).await?;
+    let (operator, admin_server) = listen(operator, &client).await?;
     let (recorder, notes) = EventRecorder::new();
     let shared = Arc::new(OperatorShared {
         name: operator.name.clone(),
@@ -71,14 +67,15 @@ pub(crate) async fn run(operator: Operator, client: Client, stop: CancellationTo
         recorder,
         fence: operator.election.fence(operator.term),
         declared: DeclaredWrites::new(&rules),
-        admin_address: announced_address(listener.as_ref(), &client),
+        admin_address: admin_server.as_ref().and_then(|server| server.announced.clone()),
         planned_calls: operator.planned_calls,
     });
     let activities = Arc::new(operator.activities);
-    let admin_state = AdminState::new(&shared, activities.clone(), listener.is_some());
+    let activity = admin_server.as_ref().map(|server| Arc::clone(&server.activity));
+    let admin_state = AdminState::new(&shared, activities.clone(), activity);
     let mut tasks = Tasks::new(stop.clone());
-    // This comes first: a kubelet that gets no response kills the process, even if it is starting normally.
-    if let Some(listener) = listener {
+    // This comes first: a kubelet that gets no answer kills the process, however well it starts.
+    if let Some(AdminServer { listener, pages, .. }) = admin_server {
         tasks.spawn("admin", admin::serve(listener, admin_state.clone(), pages));
     }
     tasks.spawn("states", end_over_missing_state(shared.clone(), stop.clone()));
@@ -123,19 +120,37 @@ pub(crate) async fn run(operator: Operator, client: Client, stop: CancellationTo
     shared.states.verify().and(ended)
 }
 
-/// The operator, the listener of its admin server if there is one, and that server's further pages.
-type Listening = (Operator, Option<TcpListener>, Option<Arc<dyn AdminPages>>);
+/// The admin server before it serves.
+struct AdminServer {
+    listener: TcpListener,
+    /// Its further pages.
+    pages: Option<Arc<dyn AdminPages>>,
+    announced: Option<AdminAddress>,
+    /// What the operator is doing, folded from its journal.
+    activity: Arc<Activity>,
+}
 
-/// Binds the admin server's port, if the server is configured, and creates its further pages.
-async fn listen(mut operator: Operator) -> Result<Listening, Error> {
-    let Some(admin) = operator.admin.take() else { return Ok((operator, None, None)) };
+/// Takes the port of the admin server, if there is to be one, and creates its further pages.
+async fn listen(mut operator: Operator, client: &Client) -> Result<(Operator, Option<AdminServer>), Error> {
+    let Some(admin) = operator.admin.take() else { return Ok((operator, None)) };
     let listener = admin.listen().await?;
+    let announced = AdminAddress::of_listener(&listener, client.default_namespace());
+    let activity = Arc::new(Activity::default());
+    let observer = Arc::clone(&activity);
+    operator.journal.fold(move |record| observer.observe(record));
     let parts = operator.admin_pages.take().zip(operator.viewer_client.take());
     let pages = parts.zip(listener.local_addr().ok()).map(|((make, client), address)| {
-        let (name, journal, clock) = (operator.name.to_string(), operator.journal.clone(), operator.clock);
-        make(AdminPagesContext { name, client, address, journal, clock })
+        make(AdminPagesContext {
+            name: operator.name.to_string(),
+            client,
+            address,
+            announced: announced.clone(),
+            journal: operator.journal.clone(),
+            activity: Arc::clone(&activity),
+            clock: operator.clock,
+        })
     });
-    Ok((operator, Some(listener), pages))
+    Ok((operator, Some(AdminServer { listener, pages, announced, activity })))
 }
 
 /// Stops the operator when its code requests a state that `main` did not provide: a retry would not help.

@@ -21,11 +21,13 @@ mod collect_related;
 mod journals;
 mod local_listener;
 mod operator_request;
+mod operators_client;
 mod pod_proxy;
 mod references;
 mod served_kinds;
 
 use collect_evidence::{Credentials, WhyQuestion, collect};
+pub use operators_client::{OPERATORS_MAX, OperatorsClient};
 
 use crate::error::Error;
 

@@ -49,7 +49,11 @@ impl RawAnswer {
     }
 }
 
-async fn send(client: &Client, request: http::request::Builder, body: Vec<u8>) -> Result<RawAnswer, AskFailure> {
+async fn send(
+    client: &Client,
+    request: http::request::Builder,
+    body: Vec<u8>,
+) -> Result<RawAnswer, AskFailure> {
     send_bounded(client, request, body, BYTES_MAX).await
 }
 
@@ -89,9 +93,11 @@ pub(super) async fn load_page(
     }
 }
 
-/// Returns a token that identifies the caller to the audience, from a server that issues such tokens to every user;
-/// `None` from any other server.
-pub(super) async fn load_audience_token(client: &Client, audience: &str) -> Result<Option<String>, AskFailure> {
+/// Returns a token that shows the audience who asks, from a server that issues them to every user; `None` from any other.
+pub(super) async fn load_audience_token(
+    client: &Client,
+    audience: &str,
+) -> Result<Option<String>, AskFailure> {
     let path = format!("/homeostat/audience-token?audience={}", escape(audience));
     let answer = send(client, http::Request::post(path), Vec::new()).await?;
     match answer.code {

@@ -1,13 +1,14 @@
 //! Remembers what the server answered, and what it wrote, for all schedules that start from one state.
 //!
-//! A schedule repeats others up to its first fault, and often long after it: a watch that breaks, or a crash between two writes,
-//! leaves the objects as they were. Whenever a request comes in a state in which another schedule has sent it, the answer is
-//! taken from here, and the changes are made again in the store instead of being computed.
+//! Schedules are identical up to their first fault, and often long after it: a watch that breaks, or a crash between
+//! two writes, leaves the objects unchanged. If another schedule has already sent the same request in the same state,
+//! the answer is taken from here, and its changes are repeated in the store instead of being computed.
 //!
-//! **Invariant:** a schedule is the same whether or not its answers were remembered. Everything an answer depends on is part of
-//! the question: every change of the store since the start, the request itself, and for a write the time and the server's next random
-//! number. The server writes times in whole seconds; only the token of a list in pages tells a read's time, and more precisely.
-//! Answers to users with limited rights are never remembered.
+//! **Invariant:** a schedule is the same whether or not its answers were remembered. Everything an answer depends on is
+//! part of the question: every change of the store since the start, the request itself, and for a write the time and
+//! the server's next random number. Whole seconds are enough, because the server writes times in whole seconds. The
+//! only reads that depend on the time are paged lists, whose continue tokens contain it in nanoseconds. Answers to
+//! users with limited rights are never remembered.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -19,8 +20,8 @@ use homeostat_store::{Event, Memory};
 use http::{Method, Request, Response};
 use xxhash_rust::xxh3::Xxh3;
 
-/// Bytes of answers and objects that are remembered: those of about a thousand schedules of a small operator. Later ones are
-/// computed.
+/// The maximum number of bytes of remembered answers and objects: enough for about a thousand schedules of a small
+/// operator. Further answers are computed.
 const BYTES_MAX: usize = 32 * 1024 * 1024;
 
 /// The memory that a remembered fingerprint takes.
@@ -80,7 +81,7 @@ impl AnswerMemory {
         self.kept.read().unwrap_or_else(PoisonError::into_inner).answers.len()
     }
 
-    /// Returns the answer of the server when it was asked this before.
+    /// Returns the server's answer to this question, if it was asked before.
     pub(crate) fn get(&self, question: u128) -> Option<Arc<RememberedAnswer>> {
         self.kept.read().unwrap_or_else(PoisonError::into_inner).answers.get(&question).cloned()
     }
@@ -190,9 +191,9 @@ impl ServerHistory {
         self.entropy.position()
     }
 
-    /// Returns what the server just did, if it can be repeated, given the position of its random number generator before. Several
-    /// changes in one commit cannot: their order is not known afterwards. Nor can a read that draws numbers, which are no part of
-    /// its question.
+    /// Returns what the server just did; `None` if that cannot be repeated. `before` is the earlier position of its
+    /// random number generator. Several changes in one commit cannot be repeated, because their order is not known
+    /// afterwards; nor can a read that draws random numbers, because they are not part of its question.
     pub(crate) fn answer(
         &self,
         (request_method, before): (&Method, Option<u64>),

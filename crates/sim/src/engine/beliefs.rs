@@ -1,5 +1,5 @@
-//! What the operator says of itself, in the timeline: what it reconciles, what it believes where that is not true any more, and
-//! how it ended. Only written when somebody reads the timeline.
+//! Adds the operators' own journals to the timeline: what they reconcile, where their caches are out of date, and how
+//! each run ended. Does nothing unless a timeline is written.
 
 use homeostat_core::canonical_state::CUSTOM_GROUP_PREFIX;
 use homeostat_core::journal::{Entry, FaultClass, Record, RequestedNext};
@@ -10,7 +10,7 @@ use super::run::ScheduleRun;
 use crate::state::shown_key;
 
 impl ScheduleRun<'_> {
-    /// Tells what the operators have written into their journals since the last time.
+    /// Adds the journal records since the last call to the timeline.
     pub(crate) fn tell_journals(&mut self) {
         if !self.options.is_told {
             return;
@@ -66,7 +66,7 @@ impl ScheduleRun<'_> {
         }
     }
 
-    /// What is believed of an object, where the server knows better.
+    /// Returns what the operator believes about an object; empty if that is still true.
     fn belief(&self, key: &Key, believed: Option<Revision>) -> String {
         let snapshot = self.store.snapshot();
         let custom = Key::new(

@@ -1,8 +1,8 @@
-//! How long a schedule's thread was blocked by something real: a sleep, a lock, a file, a connection. In virtual time nothing
-//! ever has to wait, so whatever does is a call of the operator that the simulator does not own.
+//! Measures how long a schedule's thread was blocked in real time: by a sleep, a lock, a file, a connection. In virtual
+//! time nothing ever blocks, so such a wait is a call of the operator that the simulator does not control.
 //!
-//! Linux tells per thread how long it ran and how long it waited for a processor; what is left of the real time it was blocked.
-//! Elsewhere nothing is known, and nothing is reported.
+//! Linux reports how long each thread ran and how long it waited for a processor; the thread was blocked for the rest
+//! of the real time. Other systems do not report this, so nothing is measured there.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -11,31 +11,31 @@ use std::time::Duration;
 use homeostat_core::Clock;
 use jiff::Timestamp;
 
-/// Less than this is noise: page faults, a lock of the allocator.
+/// Shorter times are noise, such as page faults or a lock of the allocator.
 pub(crate) const BLOCKED_MIN: Duration = Duration::from_millis(10);
 
-/// The noise grows with the time a thread runs: less than this part of it counts for nothing.
+/// Noise grows with the time a thread runs: a blocked time below this fraction (one in `NOISE`) of it is ignored.
 const NOISE: u32 = 10;
 
-/// More than two numbers of 64 bits and what stands between them.
+/// The maximum length of the text to read: more than its first two 64-bit numbers need.
 const TEXT_BYTES_MAX: usize = 64;
 
 thread_local! {
-    /// The times of this thread. To open the file for each schedule took a twentieth of its time.
+    /// The file with the times of this thread. Opening it for each schedule took a twentieth of the schedule's time.
     static TIMES: Option<File> = File::open("/proc/thread-self/schedstat").ok();
 }
 
-/// A moment, and how long the thread had run, or been ready to, until then.
+/// A point in time, and how long the thread had run, and been ready to run, until then.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ThreadTimes {
     at: Timestamp,
     ran: Duration,
-    /// It could have run, but another thread did.
+    /// How long the thread could have run but had no processor.
     waited: Duration,
 }
 
 impl ThreadTimes {
-    /// Reads the times of this thread; none where the system does not tell.
+    /// Reads the times of this thread; returns `None` if the system does not report them.
     pub(crate) fn read() -> Option<Self> {
         let mut text = [0; TEXT_BYTES_MAX];
         let read = TIMES.with(|times| times.as_ref()?.read_at(&mut text, 0).ok())?;
@@ -46,9 +46,9 @@ impl ThreadTimes {
         Some(Self { at: Clock::system().now(), ran, waited })
     }
 
-    /// Returns how long the thread was blocked since; nothing where that is noise, or little beside the time it ran.
+    /// Returns how long the thread has been blocked since then; zero if that is noise.
     pub(crate) fn blocked_since(&self) -> Duration {
-        // Nobody was blocked for longer than the whole took.
+        // The thread cannot have been blocked for longer than the real time that has passed.
         let real = Clock::system().now().duration_since(self.at);
         if Duration::try_from(real).is_ok_and(|real| real < BLOCKED_MIN) {
             return Duration::ZERO;

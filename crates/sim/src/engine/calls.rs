@@ -18,7 +18,7 @@ use super::wire::{AnswerBody, json_answer, start_question};
 use crate::address::{CallTarget, CallVerb};
 use crate::fault::Fault;
 
-/// Resources that operators write for people or for themselves: never a point, and never judged.
+/// Resources that operators write for people or for themselves. Calls about them are never points and never judged.
 pub(crate) const ASIDE: [&str; 4] =
     ["events", "leases", "selfsubjectaccessreviews", "customresourcedefinitions"];
 
@@ -163,7 +163,7 @@ impl ScheduleRun<'_> {
             let (name, object) = (call.name.clone(), call.object.clone());
             self.visit(&name, call.kind, &object)
         };
-        // A frozen process may have given up the call in the meantime; then it is never sent.
+        // A frozen process may have abandoned the call in the meantime; the call is then never sent.
         let stood_still = self.process(call.process).is_some_and(|process| process.frozen_until.is_some());
         if (call.is_visited || stood_still)
             && call.not_before.is_none()
@@ -390,7 +390,7 @@ impl ScheduleRun<'_> {
 }
 
 pub(super) fn answer(call: ApiCall, what: CallAnswer) {
-    // The caller may be gone.
+    // The caller may no longer be waiting.
     let _ = call.answer.send(what);
 }
 

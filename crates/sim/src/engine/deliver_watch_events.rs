@@ -1,7 +1,7 @@
-//! Events of watches: taken from the server, and delivered when their turn comes; and the choice of what comes next.
+//! Takes watch events from the server, delivers them when it is their turn, and chooses what happens next.
 //!
-//! The default order is that of arrival: events before calls, and by name where two came together. The server's own work
-//! comes a little later.
+//! The default order is the order of arrival: events before calls, and by name if two arrive together. The server's own
+//! work happens a little later.
 
 use std::task::Context;
 use std::time::Duration;
@@ -29,7 +29,7 @@ impl ScheduleRun<'_> {
         self.pull_with(&mut Context::from_waker(&waker));
     }
 
-    /// Does the same, and has the task of `cx` woken when there are more. Returns whether there is a new event.
+    /// Reads the events as well, and wakes the task of `cx` when there are more. Returns whether there is a new event.
     pub(crate) fn pull_with(&mut self, cx: &mut Context<'_>) -> bool {
         let mut is_news = false;
         let round = self.round;
@@ -129,7 +129,7 @@ impl ScheduleRun<'_> {
             watch.hold = None;
             is_released = true;
         }
-        // A watch that must list again is not at rest until it has.
+        // A watch that must list again is not at rest until it has done so.
         if is_released {
             self.note_activity();
         }

@@ -1,7 +1,7 @@
 //! Detects that no task can run: the moment at which the simulator chooses what happens next.
 //!
-//! Tokio calls a hook before it parks its only thread. Whoever waits for idleness is woken there, so virtual time does not
-//! move while anything else can happen; whoever wants time to pass waits for something else.
+//! Tokio calls a hook before it parks its only thread, and the hook wakes the task that waits for idleness. Virtual
+//! time therefore does not advance while such a task waits; to let time pass, the simulator waits for something else.
 
 use std::pin::Pin;
 use std::sync::{Mutex, PoisonError};

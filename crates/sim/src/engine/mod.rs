@@ -1,9 +1,9 @@
-//! One schedule: an operator, a server and a user in one thread and in virtual time, everything in an order that the plan
-//! decides.
+//! Runs one schedule: an operator, a server and a user in one thread and in virtual time. The plan decides the order of
+//! everything that happens.
 //!
-//! Reading order: `idle_signal` (when to choose), `parking`, `wire` and `watch_streams` (what waits), `process` and `start_processes` (the operator), `run` (the
-//! loop), `calls` and `deliver_watch_events` (what happens to what was chosen), `phases` (when nothing waits), `record` (what is known
-//! afterwards).
+//! Reading order: `idle_signal` (when to choose), `parking`, `wire` and `watch_streams` (what is waiting), `process`
+//! and `start_processes` (the operator), `run` (the loop), `calls` and `deliver_watch_events` (performing what was
+//! chosen), `phases` (when nothing is waiting), `record` (the result).
 //!
 //! **Invariant:** the same setup and plan give the same record, in every process and on every machine.
 

@@ -1,4 +1,5 @@
-//! What is noted while a schedule runs: points and their faults, lines of the timeline, changes and who made them.
+//! Records what happens while a schedule runs: points and their faults, lines of the timeline, changes and their
+//! writers.
 
 use std::sync::Arc;
 
@@ -114,7 +115,8 @@ impl ScheduleRun<'_> {
         if self.setup.replicas < 2 || !self.uses_leases || ASIDE.contains(&event.key.resource()) {
             return false;
         }
-        // Only the user's objects: one that several of them share may rightly have several writers.
+        // Only the user's objects are checked: an object that several of them share may legitimately have several
+        // writers.
         let name = state::shown_key(&event.key);
         if !self.setup.givens.iter().chain(&self.setup.steps).any(|step| step.object() == name) {
             return false;

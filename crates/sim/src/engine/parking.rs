@@ -1,4 +1,4 @@
-//! Where calls of the operator wait until the simulator lets them happen.
+//! Holds the operator's calls until the simulator performs them.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -31,7 +31,7 @@ pub(crate) enum OutsideFate {
     DoneTwice,
     /// Done, and the answer is an error.
     DoneAndFailed,
-    /// Done, and the caller is gone.
+    /// Done, and the answer never reaches the caller.
     DoneAndLost,
     /// Not done; the answer is an error.
     Failed,
@@ -46,7 +46,7 @@ pub(crate) struct OutsideCall {
     pub(crate) perform: Box<dyn FnOnce(OutsideFate) + Send>,
 }
 
-/// What waits.
+/// The work that is parked.
 #[expect(
     clippy::large_enum_variant,
     reason = "nearly all are calls of the API, and a box for each costs more"
@@ -62,7 +62,7 @@ pub(crate) struct ParkedCall {
     pub(crate) work: ParkedWork,
 }
 
-/// The calls that have arrived and were not taken yet.
+/// The calls that have arrived and have not been taken yet.
 #[derive(Default)]
 pub(crate) struct Parking {
     state: Mutex<ParkingState>,
@@ -93,7 +93,7 @@ impl Parking {
         std::mem::take(&mut self.state().calls)
     }
 
-    /// Is one there?
+    /// Returns ready if a call has arrived; otherwise wakes the task of `cx` when one does.
     pub(crate) fn poll_arrival(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut state = self.state();
         if !state.calls.is_empty() {

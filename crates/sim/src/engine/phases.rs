@@ -1,4 +1,5 @@
-//! Decides what happens when nothing is waiting: the user's next step, the end of a part, the long rest; or time passes.
+//! Decides what happens when nothing is waiting: the user's next step, the end of a part, the long rest, or that time
+//! passes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,23 +16,23 @@ use super::run::{EndPart, RunExtent, ScheduleRun};
 use super::watch_streams::OpenWatch;
 use crate::fault::Fault;
 
-/// The user's next step comes when nothing has been done for this long.
+/// The user performs the next step when nothing has happened for this long.
 const STEP_QUIET: Duration = Duration::from_secs(2);
 
-/// Where replicas are elected, how long ago a process started or ended, or a lease changed hands: a lease lasts 15 s, and may
-/// be taken a look (2 s) later.
+/// The same for elected replicas, after a process started or ended or a lease changed hands: a lease lasts 15 s, and a
+/// replica may take it only at its next look, 2 s later.
 const ELECTION_QUIET: Duration = Duration::from_secs(18);
 
-/// How long nothing must have been written at the end, at first, where replicas are elected: each renewal of a lease is work for
-/// the simulator.
+/// The first value of [`END_QUIET`] for elected replicas. It is shorter because the simulator must perform every
+/// renewal of a lease.
 const ELECTION_END_QUIET: Duration = Duration::from_secs(20);
 
-/// The longest rest where a lease is renewed every few seconds: each renewal is work for the simulator, too.
+/// The longest rest if leases are used: they are renewed every few seconds, and the simulator performs every renewal.
 const LEASE_REST: Duration = Duration::from_secs(600);
 
-/// How long nothing must have been written at the end: first a minute; where the end is not the expected one, longer, because
-/// a slow retry or a poll may still bring it about. Where nothing goes wrong it is always the longest, because what a timer
-/// does within the hour belongs to the end that is expected.
+/// How long nothing must have been written before an end is compared with the expected one. If it differs, the schedule
+/// waits for the next longer time, because a slow retry or a poll may still lead to the expected end. A schedule
+/// without faults always waits for the longest time, so that the expected end includes what timers do within the hour.
 const END_QUIET: [Duration; 4] = [
     Duration::from_secs(60),
     Duration::from_secs(6 * 60),
@@ -39,7 +40,7 @@ const END_QUIET: [Duration; 4] = [
     Duration::from_secs(65 * 60),
 ];
 
-/// Operations without a write after which nothing more is expected of an end that is not the expected one.
+/// After this many operations without a write, an unexpected end is final.
 const LOOKS_MAX: u64 = 400;
 
 /// The latest time at which an end must be reached.
@@ -50,7 +51,7 @@ const HORIZON: Duration = Duration::from_secs(3 * 3600);
 pub(crate) enum Phase {
     /// Performing steps of the user, or of the clean-up.
     Steps(EndPart),
-    /// All steps are done; this many times the end was not the expected one.
+    /// All steps are done; the number counts how often the end was not the expected one.
     Ending(EndPart, usize),
     /// Everything is done; nothing may be written until this time.
     Resting(Instant),
@@ -104,7 +105,8 @@ impl ScheduleRun<'_> {
         }
     }
 
-    /// Returns when the schedule is at rest, unless something happens before. An operator that must first be elected takes longer.
+    /// Returns when the schedule is at rest, unless something happens before. An operator that must first be elected
+    /// takes longer.
     fn quiet_from(&self) -> Instant {
         let quiet = self.last_activity + STEP_QUIET;
         if self.uses_leases { quiet.max(self.last_election + ELECTION_QUIET) } else { quiet }
@@ -129,11 +131,12 @@ impl ScheduleRun<'_> {
     /// Returns when the next silent watch, frozen process or background work of the server continues.
     fn next_release(&self, now: Instant) -> Option<Instant> {
         let holds = self.watches.iter().filter(|watch| !watch.frames.is_empty());
-        // A watch that waits for the next change of an object must not keep that change from happening.
+        // A watch that stays silent until the next change of an object must not prevent that change.
         let holds = holds.filter_map(|watch| watch.hold.as_ref().filter(|hold| hold.object.is_none()));
         let holds = holds.map(|hold| hold.until);
         let slow = self.calls.iter().filter_map(|call| call.not_before);
-        // While one replica is frozen the user continues, because the other replicas do; the end waits for it.
+        // The user continues while one replica is frozen, because the other replicas do; the end waits for that
+        // replica.
         let is_awaited = self.setup.replicas == 1 || !matches!(self.phase, Phase::Steps(_));
         let frozen = self.processes.iter().filter(|_| is_awaited).filter_map(|process| process.frozen_until);
         holds.chain(slow).chain(frozen).chain(self.background_due).filter(|until| *until > now).min()
@@ -261,7 +264,7 @@ impl ScheduleRun<'_> {
         true
     }
 
-    /// Returns whether a watch holds back events, or one that expired has not begun again.
+    /// Returns whether a watch holds back events, or has expired and has not been reopened.
     fn is_watch_silent(&self) -> bool {
         let is_held = |watch: &OpenWatch| watch.hold.is_some() && !watch.frames.is_empty();
         let is_open = |(process, resource): &(ProcessNumber, Arc<str>)| {
@@ -284,7 +287,7 @@ impl ScheduleRun<'_> {
         let is_accepted = self.options.acceptance.is_none_or(|acceptance| acceptance.accepts(part, &mut end));
         // Renewals of leases make long waits expensive.
         let tries_max = if self.uses_leases { 2 } else { END_QUIET.len() };
-        // An operator that has looked hundreds of times without writing will not write.
+        // An operator that has made hundreds of requests without a write will not write any more.
         let has_looked = self.record.operations - self.operations_at_write > LOOKS_MAX;
         let is_last = is_late || tries + 1 >= tries_max || has_looked;
         if (is_failing || !is_accepted) && !is_last {
@@ -324,7 +327,8 @@ impl ScheduleRun<'_> {
     }
 
     fn end_now(&self, is_reached: bool) -> SettledEnd {
-        // Of several replicas the latest outcome counts: a former leader may have failed where its successor has succeeded.
+        // Of several replicas the latest outcome counts: a former leader may have failed where its successor has
+        // succeeded.
         let mut last: BTreeMap<String, (u64, ReconcileOutcome)> = BTreeMap::new();
         for process in self.processes.iter().filter(|process| process.is_tested()) {
             for (object, outcome) in &process.journal().outcomes {

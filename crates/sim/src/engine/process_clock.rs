@@ -1,7 +1,7 @@
 //! The clock of one process, which can be set forward and back while it runs.
 //!
-//! A clock is copied everywhere, so what moves it is static. There are as many as schedules ever needed at a time: whoever is
-//! done gives its own back.
+//! Clocks are copied everywhere, so their adjustments are static. A finished process returns its adjustment for reuse,
+//! so there are only as many as were ever needed at the same time.
 
 use std::sync::{Mutex, PoisonError};
 

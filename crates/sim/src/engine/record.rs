@@ -1,5 +1,5 @@
-//! What happened in one schedule: the points where it could have gone otherwise, every change of the store and who made it,
-//! and, if asked for, the lines of the timeline.
+//! The record of one schedule: the points at which faults can be injected, every change of the store and who made it,
+//! and the lines of the timeline if one was requested.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -46,14 +46,14 @@ pub(crate) enum Actor {
     User,
     /// An operator that runs beside the one under test.
     Beside,
-    /// Garbage collection, namespaces.
+    /// The server itself: garbage collection, deletion of namespaces.
     Server,
-    /// Somebody else, put there by a fault.
+    /// Another writer, introduced by a fault.
     Foreign,
 }
 
 impl Actor {
-    /// For people.
+    /// Returns the name of the actor for people.
     pub(crate) fn shown(self) -> String {
         match self {
             Self::Operator(ProcessNumber(number)) => format!("the operator (start {number})"),
@@ -74,11 +74,11 @@ pub(crate) struct Change {
     pub(crate) event: Arc<Event>,
     /// The state after it.
     pub(crate) after: Snapshot,
-    /// For a change by the operator: whether this process has ever seen this very object.
+    /// For a change by the operator: whether this process has ever seen the object with this uid.
     pub(crate) is_known: bool,
     /// For a change by the operator: another replica wrote the object last, and no lease has changed hands since.
     pub(crate) has_two_writers: bool,
-    /// It went through a subresource of this name.
+    /// The subresource through which it was written.
     pub(crate) subresource: Option<Arc<str>>,
     /// The write was conditional on the uid or resourceVersion of the object that was read.
     pub(crate) is_guarded: bool,
@@ -141,8 +141,8 @@ pub(crate) struct RunRecord {
     pub(crate) cleanup_end: SettledEnd,
     /// States at which the schedule was at rest between the steps.
     pub(crate) rests: Vec<SettledEnd>,
-    /// The server refused a given object that came late, because there was another of its name: the schedule is about other objects
-    /// than the reference, and its end cannot be compared.
+    /// Whether the server refused a given object that was created late, because its name was already taken. The
+    /// schedule then has other objects than the reference, and its end cannot be compared.
     pub(crate) is_given_refused: bool,
     /// The deviations that took place, by their index in the plan.
     pub(crate) taken: BTreeSet<usize>,
@@ -160,14 +160,14 @@ pub(crate) struct RunRecord {
     pub(crate) outside_reads_at_rest: u64,
     /// Hash of everything that happened, in order.
     pub(crate) hash: u64,
-    /// How long a call that the simulator does not own blocked the thread, in real time.
+    /// How long a call that the simulator does not control blocked the thread, in real time.
     pub(crate) blocked: std::time::Duration,
     /// The last line of the timeline before the longest such call, if the timeline is written.
     pub(crate) blocked_after: Option<String>,
-    /// Hashes of the states that were reached: new ones guide the exploration.
+    /// Hashes of the states that were reached. New states guide the exploration.
     pub(crate) fingerprints: Vec<u64>,
     pub(crate) operations: u64,
-    /// Those of the long rest.
+    /// The number of operations during the long rest.
     pub(crate) operations_at_rest: u64,
 }
 
@@ -178,7 +178,7 @@ impl RunRecord {
     }
 }
 
-/// Virtual time, as `1.250s` or `3h 2m`.
+/// Returns a virtual time as text: `1.250s` or `3h 2m`.
 pub(crate) fn shown_time(at: Duration) -> String {
     let seconds = at.as_secs();
     if seconds < 600 {

@@ -29,21 +29,22 @@ use crate::alarm::Alarm;
 use crate::fault::Fault;
 use crate::trace::Deviation;
 
-/// What to do about real I/O.
+/// The hint for an operator that uses real I/O.
 pub(super) const REAL_IO: &str =
     "give what is outside the cluster to the simulator with Simulation::with_outside, as a twin in memory";
 
 const HOT_LOOP: &str = "a write by the operator triggers its own next run: write only what differs, without times and counters; \
                         or two writers undo each other's changes: let one writer own each field";
 
-/// The maximum number of operations in a schedule: three hours of several operations a second.
+/// The maximum number of operations in a schedule: several per second for three hours.
 const OPERATIONS_TOTAL_MAX: u64 = 40_000;
 
-/// Keeps the random numbers of schedules apart that start from different states. It is not the step of the generator itself:
-/// with that one, a schedule would draw the numbers of its template again, and two objects would get one uid.
+/// Gives schedules that start from different states different random numbers. It must differ from the increment of the
+/// generator itself: otherwise a schedule would draw its template's numbers again, and two objects would get the same
+/// uid.
 const SEED_STRIDE: u64 = 0xd1b5_4a32_d192_ed03;
 
-/// When schedules begin.
+/// The virtual time at which schedules begin, before the offset that depends on the seed.
 const BEGINNING: i64 = 1_800_000_000;
 
 /// Which part of the scenario has ended.
@@ -81,12 +82,12 @@ pub(crate) struct RunOptions<'a> {
 pub(crate) enum RunExtent {
     /// The operator starts, on a server without any of its definitions.
     WarmUp,
-    /// The given objects are created, and no operator is there.
+    /// The given objects are created while no operator runs.
     Givens,
     Whole,
 }
 
-/// A schedule under way.
+/// A running schedule.
 pub(crate) struct ScheduleRun<'a> {
     pub(crate) setup: &'a Setup,
     pub(crate) options: &'a RunOptions<'a>,
@@ -102,41 +103,41 @@ pub(crate) struct ScheduleRun<'a> {
     pub(crate) calls: Vec<WaitingCall>,
     /// Calls that are never disturbed.
     pub(crate) aside: Vec<(ProcessNumber, ApiCall)>,
-    /// Who holds leases under which name.
+    /// The process that holds leases under each identity.
     pub(crate) holders: HashMap<String, ProcessNumber>,
     pub(crate) uses_leases: bool,
-    /// Who holds each lease, and how often one changed hands.
+    /// The holder of each lease, and how often leases have changed hands.
     pub(crate) lease_holders: HashMap<String, String>,
     pub(crate) lease_changes: u64,
     /// When a process started or ended, or a lease changed hands.
     pub(crate) last_election: Instant,
-    /// Who wrote an object of the user last, and how often leases had changed hands by then.
+    /// The last writer of each object of the user, and how often leases had changed hands by then.
     pub(crate) last_writers: HashMap<String, (ProcessNumber, u64)>,
     pub(crate) watches: Vec<OpenWatch>,
-    /// Until when watches of a resource by a process end with 410 as soon as they begin.
+    /// The time until which a process's watches of a resource end with 410 as soon as they begin.
     pub(crate) expiring: HashMap<(ProcessNumber, Arc<str>), Instant>,
     pub(crate) processes: Vec<Process>,
     pub(crate) processes_started: u32,
     pub(crate) outcome_order: Arc<AtomicU64>,
     pub(crate) occurrences: HashMap<String, u32>,
     pub(crate) round: u64,
-    /// When the present minute began, and how many operations there were by then.
+    /// When the current minute began, and the number of operations until then.
     pub(crate) minute: (Instant, u64),
     /// Changes by the operator since the last step of the user.
     pub(crate) writes_since_step: u64,
-    /// Operations when something was last written.
+    /// The number of operations when something was last written.
     pub(crate) operations_at_write: u64,
-    /// Operations when the long rest began.
+    /// The number of operations when the long rest began.
     pub(crate) operations_before_rest: u64,
-    /// When the server does the next piece of its own work.
+    /// When the server does the next part of its own work.
     pub(crate) background_due: Option<Instant>,
-    /// Changes up to here were noted.
+    /// The revision up to which changes have been recorded.
     pub(crate) noted: Revision,
     pub(crate) phase: Phase,
     pub(crate) phase_since: Instant,
     pub(crate) last_activity: Instant,
     pub(crate) last_write: Instant,
-    /// Steps of the user that were done, clean-up included.
+    /// The number of steps the user has done, including the clean-up.
     pub(crate) step: usize,
     /// The order of the steps that are still to be done, by number.
     pub(crate) order: Vec<usize>,
@@ -153,7 +154,7 @@ pub(crate) struct ScheduleRun<'a> {
     pub(crate) record: RunRecord,
 }
 
-/// Boots a server and writes what every cluster has.
+/// Boots a server and creates the objects that every cluster has.
 pub(crate) fn boot(seed: u64) -> Template {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     let runtime = runtime.expect("a runtime without I/O needs nothing from the system");
@@ -176,20 +177,20 @@ pub(crate) fn boot(seed: u64) -> Template {
     })
 }
 
-/// Two seeds differ in everything that is random, the time of day included.
+/// Returns when schedules with this seed begin: two seeds also differ in the time of day.
 fn beginning(seed: u64) -> Timestamp {
     let offset = i64::try_from(seed % 1000).expect("below a thousand") * 86_461;
     Timestamp::from_second(BEGINNING + offset).expect("in this century")
 }
 
-/// Runs one schedule. It starts with the given objects, unless one of them comes later.
+/// Runs one schedule. It starts with the given objects, unless one of them is created late.
 pub(crate) fn run_schedule(setup: &Setup, options: &RunOptions<'_>) -> RunRecord {
     let is_late = options.plan.iter().any(|deviation| matches!(deviation.fault, Fault::Postpone { .. }));
     let template = if is_late { &setup.template } else { &setup.with_givens };
     run_to_end(setup, template, options).0
 }
 
-/// Runs one schedule; returns the state it ended in, too, from which others may start.
+/// Runs one schedule; also returns its final state, from which other schedules may start.
 pub(crate) fn run_to_end(
     setup: &Setup,
     template: &Template,
@@ -229,7 +230,8 @@ impl<'a> ScheduleRun<'a> {
     ) -> Self {
         let clock = Clock::virtual_from(beginning(options.seed));
         let store = Arc::new(Memory::holding(template.snapshot.clone(), clock, Limits::default()));
-        // Not the seed alone: objects of the template got their uids from it, and new ones must not get the same.
+        // The seed alone is not enough: the template's objects got their uids from it, and new objects need different
+        // ones.
         let start = template.snapshot.revision();
         let entropy = Entropy::seeded(options.seed ^ start.get().wrapping_mul(SEED_STRIDE));
         let (server, background) = template
@@ -333,7 +335,8 @@ impl<'a> ScheduleRun<'a> {
         }
     }
 
-    /// Returns whether there are too many operations in a minute of virtual time, or too many writes since the user's last step.
+    /// Returns whether there are too many operations in a minute of virtual time, or too many writes since the user's
+    /// last step.
     fn is_hot_loop(&mut self) -> bool {
         let operations = self.record.operations;
         if self.minute.0.elapsed() >= Duration::from_secs(60) {
@@ -433,14 +436,14 @@ mod tests {
 
     use super::*;
 
-    /// The numbers that a server draws first, as many as a scenario needs.
+    /// Returns the first numbers that a server draws, as many as a scenario needs.
     fn numbers(seed: u64) -> BTreeSet<u64> {
         let entropy = Entropy::seeded(seed);
         (0..1000).map(|_| entropy.below(u64::MAX)).collect()
     }
 
     #[test]
-    fn a_schedule_draws_no_number_of_its_template() {
+    fn a_schedule_does_not_repeat_the_random_numbers_of_its_template() {
         for seed in [0, 1, 7] {
             let of_template = numbers(seed);
             for start in 1..50_u64 {

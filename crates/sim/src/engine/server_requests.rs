@@ -17,7 +17,7 @@ use crate::object::read_object;
 const MANAGER: &str = "somebody";
 
 impl ScheduleRun<'_> {
-    /// Lets the server answer.
+    /// Sends a request to the server.
     pub(crate) async fn serve(&mut self, mut request: Request<Bytes>) -> Response<Body> {
         // A request that brings its own audit id takes no random number, so an additional read does not change the uids of
         // later objects.
@@ -28,18 +28,18 @@ impl ScheduleRun<'_> {
         }
     }
 
-    /// Lets the server answer, and reads the complete answer.
+    /// Sends a request to the server, and reads the complete answer.
     pub(crate) async fn serve_whole(&mut self, request: Request<Bytes>) -> Response<Bytes> {
         let (head, body) = self.serve(request).await.into_parts();
-        let whole = body.collect().await.expect("only what is passed on breaks off, and here nothing is");
+        let whole = body.collect().await.expect("only proxied bodies break off, and none is proxied here");
         Response::from_parts(head, whole.to_bytes())
     }
 
-    /// Answers as the server does, from memory if the same was asked before in the same state.
+    /// Returns the server's answer, from memory if the same request was sent before in the same state.
     pub(crate) async fn serve_remembered(&mut self, request: Request<Bytes>) -> Response<Bytes> {
         let (template, before) = (self.template, self.store.snapshot().revision());
         let question = self.server_history.question(self.now(), &request);
-        // Changes that were not noted yet are not part of the question.
+        // Changes that have not been recorded yet are not part of the question.
         let Some(question) = question.filter(|_| before == self.noted) else {
             return self.serve_whole(request).await;
         };
@@ -58,8 +58,8 @@ impl ScheduleRun<'_> {
         response
     }
 
-    /// Asks in somebody's name; returns the code and what was answered, without managed fields. Nobody reads what was created,
-    /// replaced or deleted, so that is null.
+    /// Sends a request as this actor; returns the code and the body without managed fields. For creations, replacements
+    /// and deletions the body is null, because no caller needs it.
     pub(crate) async fn ask(
         &mut self,
         actor: Actor,

@@ -1,5 +1,5 @@
-//! What all schedules of a simulation have in common: how the operator is made, what the user does, and the server's state
-//! from which every schedule starts.
+//! What all schedules of a simulation have in common: how the operator is made, what the user does, and the server's
+//! state from which every schedule starts.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub(crate) struct ProcessStart {
     pub(crate) outside: Option<Arc<dyn Any + Send + Sync>>,
 }
 
-/// The twin of the outside API in one schedule.
+/// The in-memory twin of the outside API in one schedule.
 pub(crate) struct OutsideInstance {
     pub(crate) twin: Arc<dyn Any + Send + Sync>,
     pub(crate) describe: Arc<dyn Fn() -> String + Send + Sync>,
@@ -55,7 +55,7 @@ pub(crate) struct Template {
 }
 
 impl Template {
-    /// Returns the state with which others are compared.
+    /// Returns the state with which other states are compared.
     pub(crate) fn start(&self) -> StartState<'_> {
         StartState { snapshot: &self.snapshot, born: self.born }
     }
@@ -149,7 +149,8 @@ impl Setup {
         record.alarms.first().map_or(Ok(template), |alarm| Err(alarm.text.clone()))
     }
 
-    /// The same without steps: the user's objects are made as the steps leave them. None where no step edits anything.
+    /// Returns the scenario without steps: the user's objects are created as they are after the last step. Returns
+    /// `None` if no step edits anything.
     pub(crate) fn direct(&self) -> Option<Self> {
         let is_edit = |step: &Step| matches!(step.action, StepAction::Edit(_));
         if !self.steps.iter().any(is_edit) {
@@ -174,8 +175,8 @@ impl Setup {
         Some(Self { givens: finals, steps: Vec::new(), ..self.clone() })
     }
 
-    /// The same without one of the given objects and steps, by its place among both. None where what is left makes no sense:
-    /// nothing is given, or an object that is edited later is not there.
+    /// Returns the scenario without one given object or step, by its position among both. Returns `None` if the rest
+    /// makes no sense: nothing is given, or a later step needs the object.
     pub(crate) fn without(&self, at: usize) -> Option<Self> {
         let mut shorter = self.clone();
         if at < self.givens.len() {

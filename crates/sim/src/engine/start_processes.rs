@@ -75,8 +75,8 @@ impl ScheduleRun<'_> {
         self.tell(&name, false, || format!("starts{}{clock}", state.unwrap_or_default()));
     }
 
-    /// Returns the name of a process in the timeline: `operator`, `operator/1` if there are several, `operator (start 2)` after a
-    /// crash.
+    /// Returns the name of a process in the timeline: `operator`, `operator/1` if there are several, `operator (start
+    /// 2)` after a crash.
     pub(crate) fn shown_process(&self, number: ProcessNumber) -> String {
         let role = self.processes.iter().find(|process| process.number == number).map(|process| process.role);
         let name = match role {

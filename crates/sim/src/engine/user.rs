@@ -1,4 +1,4 @@
-//! The user's steps, and what somebody else does to the objects.
+//! Performs the user's steps, and what other writers do to the objects.
 
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -38,7 +38,7 @@ impl ScheduleRun<'_> {
         let Some(step) = self.order.get(self.step).and_then(|number| self.setup.step(*number)) else {
             return false;
         };
-        // An object that is created last can be neither edited nor deleted before that.
+        // An object whose creation is postponed can be neither edited nor deleted before it is created.
         let postponed = self.postponed.and_then(|given| self.setup.givens.get(given));
         if postponed.is_some_and(|given| given.object() == step.object()) {
             return false;
@@ -57,7 +57,7 @@ impl ScheduleRun<'_> {
         true
     }
 
-    /// Creates a given object late. The operator may rightly have taken its name in the meantime.
+    /// Creates a given object late. The operator may legitimately have used its name in the meantime.
     pub(crate) async fn perform_postponed(&mut self, step: &Step) {
         let is_done = self.perform_step(step).await;
         self.record.is_given_refused |= !is_done;

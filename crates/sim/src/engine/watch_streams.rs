@@ -1,7 +1,7 @@
 //! Open watches: the server writes into them, the simulator decides when the operator reads each event.
 //!
-//! **Invariant:** what the API guarantees holds under every fault: the events of a watch come in order and without gaps, or
-//! the watch ends.
+//! **Invariant:** what the API guarantees holds under every fault: the events of a watch come in order and without
+//! gaps, or the watch ends.
 
 use std::collections::VecDeque;
 use std::pin::Pin;

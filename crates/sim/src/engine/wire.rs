@@ -15,10 +15,10 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::parking::{ApiCall, ParkedCall, ParkedWork, Parking, ProcessNumber};
 
-/// Answers that are the same in every schedule: what an operator asks when it starts.
+/// Answers that are the same in every schedule: those to the requests of an operator that starts.
 pub(crate) type StartAnswers = BTreeMap<u64, (StatusCode, Bytes)>;
 
-/// Is it about definitions? The name of the answer is a hash of the question.
+/// Returns the key of a request's start answer, a hash of the request; `None` unless it is about a definition.
 pub(crate) fn start_question(request: &Request<Bytes>) -> Option<u64> {
     let path = request.uri().path();
     if !path.contains("/customresourcedefinitions/") {
@@ -63,7 +63,7 @@ impl tower::Service<Request<Body>> for Wire {
             parking.park(ParkedCall { process, work: ParkedWork::Api(ApiCall { request, answer }) });
             match answered.await {
                 Ok(answer) => answer,
-                // Its process crashed: tasks that still run get no answer.
+                // The process has crashed: its remaining tasks get no answer.
                 Err(_) => std::future::pending().await,
             }
         })

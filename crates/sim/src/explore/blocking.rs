@@ -1,18 +1,18 @@
-//! Calls that block the thread in real time. A busy machine can make a thread wait, too, so a suspicion is confirmed by running
-//! the same schedule again.
+//! Detects calls that block the thread in real time. A busy machine can also make a thread wait, so a suspicion is
+//! confirmed by running the same schedule again.
 
 use super::Explorer;
 use crate::alarm::Alarm;
 use crate::engine::{BLOCKED_MIN, RunRecord};
 use crate::trace::Deviation;
 
-/// Runs that must all be blocked.
+/// The number of further runs that must all be blocked.
 const CONFIRMATIONS: usize = 2;
 
 const HINT: &str = "wait with tokio::time::sleep, and give what is outside the cluster to the simulator with \
                     Simulation::with_outside";
 
-/// Returns the alarm about a schedule that was blocked, if it is every time.
+/// Returns the alarm about a schedule that was blocked, if it is blocked every time.
 pub(super) fn confirm(explorer: &Explorer<'_>, plan: &[Deviation], record: &RunRecord) -> Option<Alarm> {
     if record.blocked < BLOCKED_MIN {
         return None;

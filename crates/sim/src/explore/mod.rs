@@ -1,8 +1,8 @@
-//! Which schedules are run: the undisturbed one, every single fault at every point, pairs, then chance guided by states that
-//! were not seen before.
+//! Chooses which schedules are run: first the one without faults, then every single fault at every point, then pairs,
+//! then random schedules guided by states that were not seen before.
 //!
-//! **Invariant:** which schedules are run, and which failure is reported, does not depend on the number of cores, only on
-//! setup, seed and budget; a limit of real time can end the exploration earlier.
+//! **Invariant:** which schedules are run, and which failure is reported, depends only on setup, seed and budget, not
+//! on the number of cores. A limit of real time can end the exploration earlier.
 
 mod blocking;
 mod faults;
@@ -39,12 +39,12 @@ const REFERENCE_OPERATIONS_MAX: u64 = 1_000;
 const OPERATIONS_MIN: u64 = 800;
 const OPERATIONS_FACTOR: u64 = 30;
 
-/// How much is tried.
+/// Limits an exploration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// Schedules at most.
+    /// The maximum number of schedules.
     pub schedules: u64,
-    /// Real seconds at most.
+    /// The maximum real time, in seconds.
     pub seconds: u64,
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct Found {
     pub(crate) alarm: Alarm,
 }
 
-/// What is kept of a schedule that has been judged.
+/// The result of a schedule that has been judged.
 pub(crate) struct Judged {
     pub(crate) deviations: Vec<Deviation>,
     pub(crate) points: Vec<Point>,
@@ -79,7 +79,7 @@ pub(crate) struct Explorer<'a> {
     pub(crate) reference: ReferenceRun,
     budget: Budget,
     began: Timestamp,
-    /// Schedules that were run.
+    /// The number of schedules that were run.
     pub(crate) schedules: u64,
     pub(crate) seen: HashSet<u64>,
     pub(crate) rights: BTreeSet<Right>,
@@ -91,8 +91,8 @@ pub(crate) struct Explorer<'a> {
     decoded: Mutex<Vec<DecodedObjects>>,
 }
 
-/// Runs the schedule without faults twice, with different times and random numbers. After the first the operator must be quiet for
-/// this long.
+/// Runs the schedule without faults twice, with different times and random numbers. After the first run the operator
+/// must be quiet for `rest`.
 fn run_reference(setup: &Setup, rest: Duration) -> ReferenceRun {
     let wanted = WantedEnd(setup);
     let options = |seed: u64, rest: Duration| RunOptions {
@@ -116,8 +116,8 @@ impl<'a> Explorer<'a> {
         Self::with_rest(setup, budget, REST)
     }
 
-    /// Creates an explorer for a single schedule with faults. Its reference lacks the long rest, which only a schedule without
-    /// faults is judged by, and which takes longer than everything else in it.
+    /// Creates an explorer for a single schedule with faults. Its reference omits the long rest, which takes longer
+    /// than the remaining schedule, and by which only a schedule without faults is judged.
     pub(crate) fn for_one_schedule(setup: &'a Setup) -> Self {
         Self::with_rest(setup, Budget { schedules: 1, seconds: u64::MAX }, Duration::ZERO)
     }

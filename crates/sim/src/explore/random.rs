@@ -6,7 +6,7 @@ use super::faults::faults_at;
 use super::{BATCH, Explorer, Found, Judged};
 use crate::trace::Deviation;
 
-/// The maximum number of faults in one schedule. More would hide each other.
+/// The maximum number of faults in one schedule. More faults would mask each other.
 const FAULTS_MAX: usize = 5;
 
 pub(super) fn explore(explorer: &mut Explorer<'_>, singles: Vec<Judged>) -> Option<Found> {
@@ -35,7 +35,7 @@ fn keep_if_new(explorer: &mut Explorer<'_>, corpus: &mut Vec<Judged>, judged: Ju
     let mut state = 0_u64;
     let mut is_new = false;
     for fingerprint in &judged.fingerprints {
-        // A state includes what led to it.
+        // States that were reached in different ways count as different.
         state = state.rotate_left(7) ^ fingerprint;
         is_new |= explorer.seen.insert(state);
     }

@@ -1,5 +1,5 @@
-//! Every fault at every point of the reference, one at a time. The order is one of chance, so that a budget that ends early has
-//! tried something of everything.
+//! Tries every fault at every point of the reference, one at a time. The order is random, so that even a small budget
+//! covers faults of every kind.
 
 use homeostat_core::Entropy;
 
@@ -43,7 +43,7 @@ mod tests {
     /// Only one in this many plans is run.
     const SAMPLE: usize = 4;
 
-    /// Every ConfigMap that a user makes has a Secret with its data.
+    /// Keeps a Secret with the data of every ConfigMap that the user creates.
     async fn reconcile(map: Arc<ConfigMap>, cx: Context<ConfigMap>) -> Result<Action> {
         if let Some(data) = &map.data {
             let mut copy = Secret { string_data: Some(data.clone()), ..Secret::default() };
@@ -103,7 +103,7 @@ mod tests {
         let mut decoded = DecodedObjects::default();
         decoded.share_within(run_all);
         let remembered = decoded.share_within(run_all);
-        assert_eq!(answers.count(), known, "all that was asked again was known");
+        assert_eq!(answers.count(), known, "every repeated request was answered from memory");
         answers.close();
         let computed = run_all();
         assert_eq!(answers.count(), 0);

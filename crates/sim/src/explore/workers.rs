@@ -1,4 +1,4 @@
-//! Runs a batch on all cores. The order of the results is that of the plans.
+//! Runs a batch of schedules on all cores. The results are in the order of the plans.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};

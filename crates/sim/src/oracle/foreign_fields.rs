@@ -1,5 +1,5 @@
-//! What somebody else wrote into an object stays there. The exception is a condition in a plain list that the operator applies:
-//! such a list has one owner, and to apply it means to replace it.
+//! The operator keeps the fields that others wrote into an object. The exception is a condition in a plain list that
+//! the operator applies: such a list has one owner, and applying it replaces it.
 
 use serde_json::Value;
 

@@ -1,8 +1,8 @@
-//! A secret that the operator generates is generated once. Another password under the same name locks out whoever has read the
-//! first one.
+//! A generated secret is generated only once. A second password under the same name locks out every client that has
+//! read the first one.
 //!
-//! Random values differ between any two schedules, so the comparison of ends ignores them; this oracle looks at how often each is
-//! written. Only Secrets are judged: elsewhere, a value that depends on time may rightly be written again.
+//! Random values differ between any two schedules, so the comparison of ends ignores them; this oracle checks how often
+//! each is written. Only Secrets are judged: in other objects, a value that depends on time may be written again.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Recognizes what workloads keep of former templates for a rollback. Which templates there were depends on how fast the user
+//! Recognizes the former templates that workloads keep for a rollback. Which ones exist depends on how fast the user
 //! edited, so two ends may differ in them.
 
 use crate::state::CanonicalState;

@@ -1,5 +1,5 @@
-//! A process deletes, and writes the status of, only objects that it has seen: another object may have taken over the name
-//! in the meantime.
+//! A process deletes, and writes the status of, only objects that it has seen: another object may have taken over the
+//! name in the meantime.
 
 use super::ReferenceRun;
 use super::justified::is_there;
@@ -14,7 +14,7 @@ pub(super) fn judge(reference: &ReferenceRun, record: &RunRecord) -> Option<Alar
         let is_by_operator = matches!(change.actor, Actor::Operator(_));
         let is_namesake = change.event.new.is_none() || change.subresource.as_deref() == Some("status");
         let is_blind = is_by_operator && is_namesake && !change.is_known && !change.is_guarded;
-        // Deleting what nobody wants does no harm, whichever object it is.
+        // Deleting an unwanted object does no harm, whether or not it is the object that was seen.
         let is_wanted =
             || change.event.new.is_some() || is_there(reference, &shown_key(&change.event.key), change.step);
         is_blind && is_wanted()

@@ -1,5 +1,5 @@
-//! The operator deletes wanted objects no more often than it does without faults, and creates nothing twice. A crash may repeat
-//! a write, but a deletion that the undisturbed schedule does not have destroys something.
+//! The operator deletes wanted objects no more often than it does without faults, and creates nothing twice. A crash
+//! may repeat a write, but an additional deletion destroys something.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -24,18 +24,19 @@ struct Deletion {
     is_generated: bool,
 }
 
-/// Counts what the operator created and deleted, and what others deleted, by name. Objects with generated names of one prefix are
-/// counted together.
+/// Counts by name what the operator created and deleted, and what others deleted. Objects whose generated names have
+/// the same prefix are counted together.
 #[derive(Default)]
 pub(super) struct Counts {
     generated: BTreeMap<String, u32>,
     deleted: BTreeMap<String, Vec<Deletion>>,
     removed_by_others: BTreeMap<String, u32>,
-    /// What others had deleted when the last one was created. Only that can justify another creation.
+    /// The value of `removed_by_others` when the last object was created. Later deletions cannot justify a creation.
     removed_before: BTreeMap<String, u32>,
-    /// Objects with generated names whose names count: by the uid of their owner.
+    /// Objects with generated names, by the uid of their owner.
     owned: HashMap<String, Vec<(Key, String)>>,
-    /// Those whose owner was deleted by others. They count as removed from then on, and not again when they go.
+    /// Objects whose owner was deleted by others. They count as removed from then on, and are not counted again when
+    /// they are deleted.
     orphaned: HashSet<Key>,
 }
 
@@ -47,7 +48,7 @@ impl Counts {
         }
     }
 
-    /// Counts an object that others removed, and what it owned: a new owner creates that again, rightly.
+    /// Counts an object that others removed, and the objects that it owned: a new owner rightly creates those again.
     fn note_removal(&mut self, key: &Key, bytes: &[u8]) {
         if !self.orphaned.remove(key) {
             *self.removed_by_others.entry(name_of(bytes, key)).or_default() += 1;

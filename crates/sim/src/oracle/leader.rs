@@ -1,4 +1,5 @@
-//! Only the leader writes: not a former leader that wakes up late, and with shards only the replica that holds the shard.
+//! Only the leader writes. A former leader that wakes up late must not; with shards, only the holder of the shard
+//! writes.
 
 use crate::alarm::Alarm;
 use crate::engine::{RunRecord, shown_time};

@@ -1,4 +1,5 @@
-//! Once everything that the user created is deleted, nothing of the operator's is left, in the cluster or outside.
+//! Once everything that the user created is deleted, nothing that the operator created is left, in the cluster or
+//! outside.
 
 use crate::alarm::Alarm;
 use crate::engine::{RunRecord, Setup};

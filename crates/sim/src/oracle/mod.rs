@@ -12,10 +12,10 @@ mod justified;
 mod leader;
 mod leak;
 mod path_independence;
-mod quiet;
 mod ready;
 mod rights;
 mod same_end;
+mod writes_at_rest;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{PoisonError, RwLock};
@@ -42,10 +42,11 @@ pub(crate) struct ReferenceRun {
 /// An end of a schedule: its part, everything that led to the state of the cluster, and the state outside.
 type EndIdentity = (EndPart, u128, String);
 
-/// Ends whose differences are remembered: those of a whole exploration, and a bound where the outside is always another.
+/// The maximum number of ends whose differences are remembered. A whole exploration has fewer, unless the state outside
+/// is different in every schedule.
 const KNOWN_ENDS_MAX: usize = 10_000;
 
-/// One of the two ends of the reference: after the scenario, or after the clean-up.
+/// One of the two end states of the reference run: after the scenario, or after the cleanup.
 pub(crate) struct ReferenceEnd {
     pub(crate) state: CanonicalState,
     pub(crate) outside: String,
@@ -83,7 +84,7 @@ impl ReferenceRun {
         }
     }
 
-    /// How an end differs from that of the reference. Most schedules end as others did before.
+    /// Returns how an end differs from that of the reference. Differences are remembered, because most ends are alike.
     fn differences(&self, setup: &Setup, part: EndPart, end: &SettledEnd) -> Vec<(String, String)> {
         let identity = (part, end.history, end.outside.clone());
         let known = self.known_ends.read().unwrap_or_else(PoisonError::into_inner);
@@ -157,7 +158,7 @@ pub(crate) fn judge_reference(setup: &Setup, record: &RunRecord) -> Vec<Alarm> {
     alarms.extend(leader::judge(record));
     alarms.extend(convergence::judge(record, None));
     alarms.extend(eventually::judge(setup, record));
-    alarms.extend(quiet::judge(setup, record));
+    alarms.extend(writes_at_rest::judge(setup, record));
     alarms.extend(leak::judge(setup, record));
     alarms.extend(ready::judge(setup, record));
     alarms

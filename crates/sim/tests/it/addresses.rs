@@ -1,4 +1,4 @@
-//! A trace survives changes of the operator that have nothing to do with it.
+//! A trace can still be replayed after unrelated changes of the operator.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use kube::Api;
 
 use crate::kinds::{BUDGET, Page, PageSpec, child, config_maps, ensure, operator, page};
 
-/// A torn pair, before and after somebody added a Secret, a read and a second kind of child.
+/// Creates a pair that a crash can tear apart. The changed version also reads a Secret and creates another child.
 async fn reconcile(page: Arc<Page>, cx: Context<Page>, is_changed: bool) -> Result<Action> {
     let api = config_maps(&cx);
     if is_changed {
@@ -31,7 +31,7 @@ fn make(is_changed: bool) -> Operator {
 }
 
 fn simulation(is_changed: bool) -> Simulation {
-    // None of the edits matters: the shortest story has none.
+    // None of the edits matters, so the shrunk failure has none.
     (0..4).fold(
         Simulation::new(move || make(is_changed)).given(page("home", PageSpec::default())).budget(BUDGET),
         |simulation, number| {
@@ -41,7 +41,7 @@ fn simulation(is_changed: bool) -> Simulation {
 }
 
 #[test]
-fn a_trace_survives_other_changes_of_the_operator() {
+fn a_trace_survives_unrelated_changes_of_the_operator() {
     let found = simulation(false).explore().failure.expect("the bug is found");
     assert_eq!(found.steps(), 2, "the page and one fault are enough\n{}", found.report);
     let again = simulation(true).replay(&found.trace).failure.expect("it still fails");

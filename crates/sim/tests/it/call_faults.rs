@@ -1,4 +1,4 @@
-//! One fault of a call at a time: what it does to an operator that does not expect it, and to one that does.
+//! Injects one fault of a call at a time: the broken version of an operator does not handle it, the cured one does.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use kube::api::{ListParams, Patch, PatchParams, PostParams};
 
 use crate::kinds::{Page, both, check_fault, child, config_maps, ensure};
 
-/// The broken one goes on after an error as if nothing had happened.
+/// The broken version ignores errors.
 async fn make_child(page: Arc<Page>, cx: Context<Page>, is_cured: bool) -> Result<Action> {
     let made = ensure(&config_maps(&cx), &child(&page, "child", "text")).await;
     if is_cured {
@@ -27,7 +27,7 @@ fn errors_without_effect() {
     }
 }
 
-/// The broken one makes another child of another name when it is not told that the first was made.
+/// The broken version creates a second child under another name if it does not learn that the first creation succeeded.
 async fn make_copy(page: Arc<Page>, cx: Context<Page>, is_cured: bool) -> Result<Action> {
     let mut copy = child(&page, "copy", "text");
     if is_cured {
@@ -51,14 +51,14 @@ fn errors_with_effect() {
         let [broken, cured] = both(make_copy);
         let found =
             broken.replay(&crate::kinds::trace("create configmaps default/copy*", fault.clone())).failure;
-        let found = found.expect("it is noticed");
+        let found = found.expect("the bug is found");
         assert_eq!(found.oracle, "justified creation", "{}", found.report);
         let trace = crate::kinds::trace("create configmaps default/copy", fault);
         assert!(cured.replay(&trace).failure.is_none());
     }
 }
 
-/// The broken one replaces whatever somebody else wrote.
+/// The broken version overwrites what others wrote.
 async fn write_child(page: Arc<Page>, cx: Context<Page>, is_cured: bool) -> Result<Action> {
     let api = config_maps(&cx);
     let wanted = child(&page, "child", &page.spec.text);
@@ -81,13 +81,13 @@ fn a_second_writer() {
     let [broken, cured] =
         both(write_child).map(|one| one.then(edit::<Page>("home", |page| page.spec.text = "b".into())));
     let found = broken.replay(&crate::kinds::trace("update configmaps default/child", Fault::ForeignWrite));
-    let found = found.failure.expect("it is noticed");
+    let found = found.failure.expect("the bug is found");
     assert_eq!(found.oracle, "foreign fields kept", "{}", found.report);
     let trace = crate::kinds::trace("patch configmaps default/child", Fault::ForeignWrite);
     assert!(cured.replay(&trace).failure.is_none());
 }
 
-/// The broken one does not wait for its first write, so it may come last.
+/// The broken version does not wait for its first write, which may therefore arrive last.
 async fn write_detached(page: Arc<Page>, cx: Context<Page>, is_cured: bool) -> Result<Action> {
     let api = config_maps(&cx);
     if api.get_opt("child").await?.is_some() {
@@ -117,7 +117,7 @@ fn a_slow_call() {
     );
 }
 
-/// The broken one cannot count time backwards.
+/// The broken version panics if a recorded time is in the future.
 async fn remember_time(page: Arc<Page>, cx: Context<Page>, is_cured: bool) -> Result<Action> {
     let seen = page.status.as_ref().map(|status| status.seen.clone()).unwrap_or_default();
     let Ok(seen) = seen.parse::<jiff::Timestamp>() else {
@@ -142,7 +142,7 @@ fn a_clock_that_is_behind() {
     assert!(cured.replay(&crate::kinds::trace("at rest after the start", fault)).failure.is_none());
 }
 
-/// The broken one measures how long a write takes with the clock on the wall.
+/// The broken version measures the duration of a write with the wall clock.
 async fn measure_write(page: Arc<Page>, cx: Context<Page>, is_cured: bool) -> Result<Action> {
     let began = cx.now();
     let how = PatchParams::apply("pages");
@@ -160,7 +160,7 @@ fn a_clock_that_is_set_back_while_the_operator_runs() {
     check_fault(both(measure_write), "patch configmaps default/child", &fault, "no panic");
 }
 
-/// The broken one takes a note from the future for the work of somebody newer, and leaves it alone.
+/// The broken version assumes that a record with a future time comes from a newer writer, and does nothing.
 async fn write_later_text(page: Arc<Page>, cx: Context<Page>, is_cured: bool) -> Result<Action> {
     let written = cx.get::<ConfigMap>("child")?.and_then(|child| child.data.clone()?.remove("text"));
     if written.as_ref() == Some(&page.spec.text) {
@@ -187,7 +187,7 @@ fn a_clock_that_is_set_back_at_rest() {
     check_fault(both(write_later_text).map(edited), "at rest after the start", &fault, "same end");
 }
 
-/// The broken one believes a list that any version may answer.
+/// The broken version trusts a list that the server may answer from an old cache (`resourceVersion=0`).
 async fn make_unless_listed(page: Arc<Page>, cx: Context<Page>, is_cured: bool) -> Result<Action> {
     let how = if is_cured { ListParams::default() } else { ListParams::default().match_any() };
     let listed = config_maps(&cx).list(&how).await?;

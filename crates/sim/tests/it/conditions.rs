@@ -1,4 +1,5 @@
-//! Conditions of others: in a kind whose schema declares conditions as a map, and in one with a plain list of them.
+//! Operators keep the conditions of other writers, in a kind that declares conditions as a map and in one with a plain
+//! list.
 
 use std::sync::Arc;
 
@@ -26,7 +27,7 @@ struct SiteStatus {
     conditions: Vec<Condition>,
 }
 
-/// The broken one replaces the whole list; the cured one applies its own condition.
+/// The broken version replaces the whole list; the cured one applies only its own condition.
 async fn say_ready(site: Arc<Site>, cx: Context<Site>, is_cured: bool) -> Result<Action> {
     let generation = site.metadata.generation;
     let mut stored = site.status.iter().flat_map(|status| &status.conditions);
@@ -63,7 +64,7 @@ fn conditions_of_others_are_kept() {
     check_fault(pair, at, &Fault::ForeignWrite, "foreign fields kept");
 }
 
-/// A kind with a plain list of conditions, as most generators of definitions declare it.
+/// A kind with a plain list of conditions, as most CRD generators declare it.
 #[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, JsonSchema)]
 #[kube(group = "demo.dev", version = "v1", kind = "Shop", namespaced, status = "ShopStatus")]
 struct ShopSpec {
@@ -79,11 +80,11 @@ struct ShopStatus {
 /// How a reconciler writes its condition into the list.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Write {
-    /// A merge patch with its own condition alone.
+    /// A merge patch with only its own condition.
     Alone,
-    /// An update of what the server has.
+    /// An update that keeps the stored conditions.
     Among,
-    /// An apply: the list is its own.
+    /// An apply, which owns and replaces the whole list.
     Applied,
 }
 
@@ -129,7 +130,7 @@ fn shops(write: Write) -> Simulation {
 }
 
 #[test]
-fn conditions_of_others_in_a_plain_list_are_kept_by_whoever_does_not_apply_them() {
+fn a_plain_list_keeps_conditions_of_others_unless_it_is_applied() {
     let at = "patch shops.demo.dev default/home/status #2";
     let pair = [Write::Alone, Write::Applied].map(shops);
     check_fault(pair, at, &Fault::ForeignWrite, "foreign fields kept");

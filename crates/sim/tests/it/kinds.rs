@@ -1,4 +1,4 @@
-//! The kind under test, and what the tests do with it.
+//! The kind that the tests reconcile, and the checks that they share.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ pub(crate) fn operator() -> Operator {
     Operator::new("pages.demo.dev").crd::<Page>()
 }
 
-/// A ConfigMap owned by the page.
+/// Returns a ConfigMap owned by the page.
 pub(crate) fn child(page: &Page, name: &str, text: &str) -> ConfigMap {
     ConfigMap {
         metadata: ObjectMeta {
@@ -59,7 +59,7 @@ pub(crate) fn config_maps(cx: &Context<Page>) -> Api<ConfigMap> {
     Api::namespaced(cx.client().clone(), "default")
 }
 
-/// Creates it, whether or not it is there already.
+/// Creates the object, and succeeds if it already exists.
 pub(crate) async fn ensure(api: &Api<ConfigMap>, object: &ConfigMap) -> homeostat_runtime::Result<()> {
     match api.create(&PostParams::default(), object).await {
         Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
@@ -67,13 +67,14 @@ pub(crate) async fn ensure(api: &Api<ConfigMap>, object: &ConfigMap) -> homeosta
     }
 }
 
-/// Enough for every single fault of these scenarios. No limit of real time, so that a busy machine finds the same.
+/// Enough for every single fault of these scenarios. The time limit is never reached, so that a busy machine finds the
+/// same.
 pub(crate) const BUDGET: Budget = Budget { schedules: 500, seconds: 3600 };
 
-/// A sample of them, as much as an unoptimized build does in reasonable time.
+/// A sample of these faults that an unoptimized build runs in reasonable time.
 pub(crate) const SAMPLE: Budget = Budget { schedules: 130, seconds: 3600 };
 
-/// The broken one is found by one of these oracles, the cured one gives no alarm.
+/// Checks that one of these oracles finds the bug of the broken version, and that the cured version raises no alarm.
 #[track_caller]
 pub(crate) fn check(broken: Simulation, cured: Simulation, oracles: &[&str]) -> Outcome {
     let found = broken.budget(BUDGET).explore();
@@ -89,7 +90,7 @@ pub(crate) fn check(broken: Simulation, cured: Simulation, oracles: &[&str]) -> 
     found
 }
 
-/// The schedule in which exactly this goes wrong.
+/// Returns the trace of a schedule with exactly this fault.
 pub(crate) fn trace(at: &str, fault: Fault) -> Trace {
     Trace {
         homeostat_trace: 1,
@@ -107,22 +108,24 @@ pub(crate) fn trace(at: &str, fault: Fault) -> Trace {
     }
 }
 
-/// In the schedule in which exactly this goes wrong, this oracle complains of the broken one, and none of the cured one.
+/// Checks that with exactly this fault, this oracle raises an alarm about the broken version, and none about the cured
+/// version.
 #[track_caller]
 pub(crate) fn check_fault([broken, cured]: [Simulation; 2], at: &str, fault: &Fault, oracle: &str) {
     let found = broken.replay(&trace(at, fault.clone())).failure;
-    let found = found.unwrap_or_else(|| panic!("{fault:?} at {at} is not noticed"));
+    let found = found.unwrap_or_else(|| panic!("{fault:?} at {at} does not reveal the bug"));
     assert_eq!(found.oracle, oracle, "{}", found.report);
     if let Some(failure) = cured.replay(&trace(at, fault.clone())).failure {
         panic!("a false alarm:\n{}", failure.report);
     }
 }
 
-/// Something goes wrong with one of two operators, and not with the other, although nothing fails.
+/// Checks that without any fault, this oracle raises an alarm about the broken version, and none about the cured
+/// version.
 #[track_caller]
 pub(crate) fn check_undisturbed([broken, cured]: [Simulation; 2], oracle: &str) {
     let few = Budget { schedules: 3, seconds: 3600 };
-    let found = broken.budget(few).explore().failure.expect("it is noticed");
+    let found = broken.budget(few).explore().failure.expect("the bug is found");
     assert_eq!(found.oracle, oracle, "{}", found.report);
     assert_eq!(found.trace.deviations, [], "{}", found.report);
     if let Some(failure) = cured.budget(few).explore().failure {
@@ -130,7 +133,8 @@ pub(crate) fn check_undisturbed([broken, cured]: [Simulation; 2], oracle: &str) 
     }
 }
 
-/// Both forms of an operator that reconciles pages and owns ConfigMaps, with one page.
+/// Returns simulations of the broken and the cured version of an operator that reconciles pages and owns ConfigMaps,
+/// each with one page.
 pub(crate) fn both<F>(reconcile: fn(Arc<Page>, Context<Page>, bool) -> F) -> [Simulation; 2]
 where
     F: Future<Output = homeostat_runtime::Result<Action>> + Send + 'static,

@@ -1,4 +1,4 @@
-//! Oracles that need no fault, or that the tests of faults do not meet.
+//! Oracles that need no fault, or that the tests of faults do not cover.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ async fn patch_status(cx: &Context<Page>, status: Value) -> Result<()> {
     Ok(())
 }
 
-/// The broken one makes something that nobody owns.
+/// The broken version creates an object without an owner.
 async fn make_orphan(page: Arc<Page>, cx: Context<Page>, is_cured: bool) -> Result<Action> {
     let mut object = child(&page, "child", "");
     if !is_cured {
@@ -31,11 +31,11 @@ async fn make_orphan(page: Arc<Page>, cx: Context<Page>, is_cured: bool) -> Resu
 }
 
 #[test]
-fn what_is_left_behind_is_a_leak() {
+fn an_object_without_an_owner_is_a_leak() {
     check_undisturbed(both(make_orphan), "no leak");
 }
 
-/// The broken one says Ready, and never that it is not any more.
+/// The broken version reports `Ready=True`, and never changes it to False.
 async fn say_ready(page: Arc<Page>, cx: Context<Page>, is_cured: bool) -> Result<Action> {
     let is_bad = page.spec.text == "bad";
     let stored = page.status.as_ref().map(|status| status.base.conditions.clone()).unwrap_or_default();
@@ -51,7 +51,7 @@ async fn say_ready(page: Arc<Page>, cx: Context<Page>, is_cured: bool) -> Result
         for other in &others {
             conditions.push(serde_json::to_value(other)?);
         }
-        // Others may have added conditions since: then this is a conflict.
+        // If others have added conditions since the read, the server answers with a conflict.
         let read = json!({"resourceVersion": page.metadata.resource_version});
         let patch = Patch::Merge(json!({"metadata": read, "status": {"conditions": conditions}}));
         let pages: Api<Page> = Api::namespaced(cx.client().clone(), "default");
@@ -61,17 +61,17 @@ async fn say_ready(page: Arc<Page>, cx: Context<Page>, is_cured: bool) -> Result
 }
 
 #[test]
-fn ready_must_be_true() {
+fn a_wrong_ready_condition_is_found() {
     let pair =
         both(say_ready).map(|one| one.then(edit::<Page>("home", |page| page.spec.text = "bad".into())));
     let [broken, cured] = pair;
-    let found = broken.budget(crate::kinds::BUDGET).explore().failure.expect("it is noticed");
+    let found = broken.budget(crate::kinds::BUDGET).explore().failure.expect("the bug is found");
     assert_eq!(found.oracle, "truthful status", "{}", found.report);
     let outcome = cured.budget(crate::kinds::SAMPLE).explore();
     assert!(outcome.failure.is_none(), "a false alarm:\n{}", outcome.failure.unwrap().report);
 }
 
-/// The broken one does not take away what an earlier spec wanted.
+/// The broken version does not delete what only an earlier spec wanted.
 async fn make_many(page: Arc<Page>, cx: Context<Page>, is_cured: bool) -> Result<Action> {
     for number in 0..page.spec.count {
         ensure(&config_maps(&cx), &child(&page, &format!("part-{number}"), "")).await?;
@@ -86,7 +86,7 @@ async fn make_many(page: Arc<Page>, cx: Context<Page>, is_cured: bool) -> Result
 }
 
 #[test]
-fn the_end_does_not_depend_on_the_way() {
+fn the_end_does_not_depend_on_the_path() {
     let pair = both(make_many).map(|one| {
         one.then(edit::<Page>("home", |page| page.spec.count = 3))
             .then(edit::<Page>("home", |page| page.spec.count = 1))
@@ -94,14 +94,14 @@ fn the_end_does_not_depend_on_the_way() {
     check_undisturbed(pair, "path independence");
 }
 
-/// The user made from the schema finds the same without being told any step.
+/// Steps that are generated from the schema find the same bug.
 #[test]
-fn a_generated_user_finds_what_is_not_undone() {
+fn generated_steps_find_leftovers_of_earlier_specs() {
     let pair = both(make_many).map(|one| one.then_vary::<Page>("home"));
     check_undisturbed(pair, "path independence");
 }
 
-/// The broken one writes every minute, for ever.
+/// The broken version writes every minute, forever.
 async fn count_slowly(page: Arc<Page>, cx: Context<Page>, is_cured: bool) -> Result<Action> {
     let minute = cx.now().as_second() / 60;
     let seen = page.status.as_ref().map(|status| status.seen.clone()).unwrap_or_default();
@@ -112,12 +112,12 @@ async fn count_slowly(page: Arc<Page>, cx: Context<Page>, is_cured: bool) -> Res
 }
 
 #[test]
-fn who_never_stops_writing_does_not_converge() {
+fn an_operator_that_never_stops_writing_does_not_converge() {
     let [broken, cured] = both(count_slowly);
     check_undisturbed([broken, cured], "converges");
 }
 
-/// The broken one deletes whatever has the name by now.
+/// The broken version deletes whichever object currently has the name.
 async fn replace_child(page: Arc<Page>, cx: Context<Page>, is_cured: bool) -> Result<Action> {
     let api = config_maps(&cx);
     let name = page.metadata.name.clone().unwrap_or_default();
@@ -145,7 +145,7 @@ async fn replace_child(page: Arc<Page>, cx: Context<Page>, is_cured: bool) -> Re
 }
 
 #[test]
-fn a_namesake_is_deleted() {
+fn deleting_another_object_of_the_same_name_is_found() {
     let [broken, cured] = both(replace_child).map(|one| {
         let anew = page("home", PageSpec { text: "anew".into(), ..PageSpec::default() });
         one.then(delete::<Page>("home")).then(create(anew))
@@ -175,7 +175,7 @@ where
 #[track_caller]
 fn check_named(broken: Simulation, words: &str) {
     let harmless = || tokio::time::sleep(Duration::from_millis(20));
-    let found = broken.budget(crate::kinds::BUDGET).explore().failure.expect("it is noticed");
+    let found = broken.budget(crate::kinds::BUDGET).explore().failure.expect("the bug is found");
     assert_eq!(found.oracle, "deterministic", "{}", found.report);
     assert!(found.text.contains(words), "{}", found.text);
     let cured = pages_with(harmless).budget(homeostat_sim::Budget { schedules: 4, seconds: 3600 });
@@ -183,12 +183,12 @@ fn check_named(broken: Simulation, words: &str) {
 }
 
 #[test]
-fn threads_are_named() {
+fn use_of_threads_is_reported() {
     check_named(pages_with(|| async { drop(tokio::task::spawn_blocking(|| ()).await) }), "uses threads");
 }
 
 #[test]
-fn real_io_is_named() {
+fn real_io_is_reported() {
     let connect = || async { drop(tokio::net::TcpStream::connect("127.0.0.1:1").await) };
     check_named(pages_with(connect), "real I/O");
 }
@@ -196,7 +196,7 @@ fn real_io_is_named() {
 #[test]
 #[cfg(target_os = "linux")]
 #[expect(clippy::disallowed_methods, reason = "this is what the simulator must notice")]
-fn a_blocking_call_is_named() {
+fn a_blocking_call_is_reported() {
     let block = || async { std::thread::sleep(Duration::from_millis(30)) };
     check_named(pages_with(block), "blocks its thread");
 }

@@ -1,4 +1,4 @@
-//! Things outside the cluster that nobody remembers.
+//! Resources outside the cluster that the operator has lost track of.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::kinds::{Page, PageSpec, check, operator, page};
 
-/// A cloud that numbers its machines itself, with the tag each was made with.
+/// A cloud that assigns numbers to its machines. Each machine has the tag that it was created with.
 #[derive(Clone, Debug, Default)]
 struct Cloud {
     machines: BTreeMap<u32, String>,
@@ -28,7 +28,7 @@ async fn reconcile(
         return Ok(Action::await_change());
     }
     let api: Api<Page> = Api::namespaced(cx.client().clone(), "default");
-    // The cache may be old: nothing is made outside for an object that is gone, or about to be.
+    // The cache may be old: nothing may be created outside for an object that is deleted or being deleted.
     if looks_first && api.get_opt(&name).await?.is_none_or(|page| page.metadata.deletion_timestamp.is_some())
     {
         return Ok(Action::await_change());
@@ -47,7 +47,7 @@ async fn reconcile(
         machine
     } else {
         let make = cloud.write("create", move |cloud| {
-            // An idempotent API: one machine for each tag.
+            // Creation is idempotent: there is one machine for each tag.
             if looks_first && let Some((id, _)) = cloud.machines.iter().find(|(_, own)| **own == tag) {
                 return *id;
             }

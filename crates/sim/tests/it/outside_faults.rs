@@ -1,4 +1,4 @@
-//! One fault of the world outside at a time.
+//! Injects one fault of the API outside the cluster at a time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::kinds::{Page, PageSpec, check_fault, operator, page};
 /// Machines by number, with their tags.
 type Cloud = BTreeMap<u32, String>;
 
-/// The broken one makes a new machine in every call that says "create"; the cured one makes at most one of each tag.
+/// The broken version creates a new machine with every `create`; the cured one creates at most one for each tag.
 async fn keep_machine(
     _: Arc<Page>,
     _: Context<Page>,
@@ -69,7 +69,7 @@ fn an_answer_that_is_old() {
     check_fault(pair([true, true]), "outside list #2", &stale, "same end");
 }
 
-/// The broken one never looks again.
+/// The broken version never reads the state outside again.
 #[test]
 fn a_world_that_drifts() {
     check_fault(pair([false, true]), "at rest after the start", &Fault::Drift { changes: 1 }, "same end");

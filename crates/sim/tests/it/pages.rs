@@ -1,4 +1,4 @@
-//! A reconciler as it should be: nothing is found, and the user's own conditions are checked.
+//! A correct reconciler: the simulator finds nothing, and checks the user's own conditions.
 
 use std::sync::Arc;
 
@@ -40,9 +40,9 @@ fn pages_survive() {
     assert!(outcome.role.contains("resources: [\"configmaps\"]"), "{}", outcome.role);
 }
 
-/// An object of the same name takes the place of the first one, which had other children.
+/// An object of the same name replaces the first one, which had other children.
 #[test]
-fn a_page_made_anew_survives() {
+fn a_recreated_page_survives() {
     let anew = page("home", PageSpec { text: "again".into(), ..PageSpec::default() });
     let outcome = simulation().then(homeostat_sim::create(anew)).explore();
     if let Some(failure) = outcome.failure {
@@ -51,7 +51,7 @@ fn a_page_made_anew_survives() {
 }
 
 #[test]
-fn a_condition_that_does_not_hold_is_told() {
+fn a_condition_that_does_not_hold_is_reported() {
     let never = simulation().always(|cluster| cluster.count::<ConfigMap>() == 0).explore();
     assert_eq!(never.failure.expect("a ConfigMap is made").oracle, "always");
     let left = simulation().eventually(|cluster| cluster.count::<ConfigMap>() == 1).explore();

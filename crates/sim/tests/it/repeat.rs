@@ -50,7 +50,7 @@ fn the_same_seed_gives_the_same_schedule() {
     assert!(told.contains(&format!("hashes {here:?}")), "{here:?}\n{told}");
 }
 
-/// Another number of cores explores the same schedules, in every one of which the same happens.
+/// With a different number of cores, the same schedules are explored, and each has the same outcome.
 #[test]
 fn the_number_of_cores_does_not_matter() {
     let few = homeostat_sim::Budget { schedules: 140, seconds: 3600 };
@@ -69,7 +69,7 @@ fn the_number_of_cores_does_not_matter() {
 }
 
 fn failing() -> Simulation {
-    // Somebody deletes the page's child, and nothing makes it again: the controller does not watch it.
+    // Somebody deletes the page's child, and nothing recreates it, because the controller does not watch it.
     use homeostat_runtime::{Action, Controller};
     Simulation::new(|| {
         let pages = Controller::<Page>::new().reconcile(|page, cx| async move {
@@ -85,7 +85,7 @@ fn failing() -> Simulation {
 
 #[test]
 #[should_panic = "the trace no longer fits: these faults are not reached: \"create secrets default/key\" (CRASH before"]
-fn a_trace_whose_fault_is_not_reached_is_no_success() {
+fn a_trace_whose_fault_is_not_reached_cannot_be_replayed() {
     let mut trace = failing().explore().failure.expect("it fails").trace;
     trace.deviations =
         vec![Deviation { at: "create secrets default/key".to_owned(), fault: Fault::CrashBefore }];
@@ -103,7 +103,7 @@ fn a_trace_replays_to_the_same_failure() {
     let file = found.file.clone().expect("the trace was written");
     let trace = homeostat_sim::Trace::load(&file).expect("it reads back");
     assert_eq!(trace, found.trace);
-    assert!(!trace.run.changes.is_empty(), "what happened is saved, too");
+    assert!(!trace.run.changes.is_empty(), "the run is saved as well");
     let decisive = trace.run.lines.iter().filter(|line| line.is_decisive).count();
     assert_eq!(decisive, usize::from(!trace.deviations.is_empty()));
     let replayed = failing().replay(&trace).failure.expect("it fails again");

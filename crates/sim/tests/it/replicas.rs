@@ -1,4 +1,4 @@
-//! Several replicas: whoever led before and wakes up late, and replicas that do not keep to their shards.
+//! Several replicas: a former leader that wakes up late, and a replica that writes outside its shards.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::kinds::{Page, PageSpec, child, operator, page};
 
-/// Every renewal of a lease is work for the simulator: fewer schedules than elsewhere.
+/// Fewer schedules than in other tests, because the simulator must perform every renewal of a lease.
 const BUDGET: Budget = Budget { schedules: 40, seconds: 3600 };
 
 async fn reconcile(page: Arc<Page>, cx: Context<Page>) -> Result<Action> {
@@ -27,7 +27,7 @@ fn pages() -> Operator {
     operator().control(Controller::<Page>::new().owns::<ConfigMap>().reconcile(reconcile))
 }
 
-/// Hands its work to a task that knows nothing of the leadership, with a client that does not either.
+/// Does its work in a detached task with a client of its own, neither of which stops when the leadership is lost.
 fn detached() -> Operator {
     let client: Arc<OnceLock<Client>> = Arc::default();
     let (given, used) = (Arc::clone(&client), client);
@@ -54,7 +54,7 @@ fn detached() -> Operator {
     operator().leader_election().on_startup("client", keep).control(pages)
 }
 
-/// Every replica writes the status of every page, whosever it is.
+/// Every replica writes the status of every page, regardless of the page's shard.
 fn heedless() -> Operator {
     static STARTS: AtomicU32 = AtomicU32::new(0);
     pages().sharded(2).on_startup("report", |activity: OperatorContext| async move {

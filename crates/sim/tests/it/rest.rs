@@ -1,5 +1,5 @@
-//! Writes at rest: a reconciler that writes the time of day into the status never comes to rest. What it does once, when a
-//! timer has run out, is no such write.
+//! Writes at rest: a reconciler that writes the time of day into the status never comes to rest. A single write after a
+//! timer is allowed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,7 +43,7 @@ fn a_clock_in_the_status_is_found() {
     check(simulation(broken), simulation(cured), &["hot loop", "converges", "quiet at rest"]);
 }
 
-/// A page is old after this many seconds: later than the first look at the end, sooner than the last.
+/// The age at which a page is old: after the simulator's first check of an end, before its last.
 const OLD_SECONDS: i64 = 300;
 
 /// Writes once more when the page has become old.
@@ -60,7 +60,7 @@ async fn grow_old(page: Arc<Page>, cx: Context<Page>) -> Result<Action> {
 }
 
 #[test]
-fn a_timer_is_waited_for() {
+fn the_end_of_a_schedule_waits_for_timers() {
     let make = || operator().control(Controller::<Page>::new().reconcile(grow_old));
     let outcome = simulation(make).budget(SAMPLE).explore();
     assert!(outcome.failure.is_none(), "a false alarm: {:?}", outcome.failure);

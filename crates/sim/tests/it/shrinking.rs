@@ -9,7 +9,7 @@ use kube::api::{Patch, PatchParams};
 
 use crate::kinds::{BUDGET, Page, both, child, config_maps};
 
-/// Ignores that a write fails.
+/// Ignores failed writes, unless it is careful.
 async fn write_carelessly(page: Arc<Page>, cx: Context<Page>, is_careful: bool) -> Result<Action> {
     let how = PatchParams::apply("pages").force();
     let wanted = child(&page, "child", &page.spec.text);
@@ -20,7 +20,8 @@ async fn write_carelessly(page: Arc<Page>, cx: Context<Page>, is_careful: bool) 
     Ok(Action::await_change())
 }
 
-/// Without the edit the condition cannot hold, whether or not anything goes wrong: that would be another failure.
+/// Without the edit the condition cannot hold, even without faults, so the shorter scenario would fail for another
+/// reason.
 #[test]
 fn a_step_that_the_condition_needs_is_kept() {
     let [careless, _] = both(write_carelessly);

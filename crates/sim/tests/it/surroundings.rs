@@ -1,5 +1,5 @@
-//! Surroundings: a kubelet with bad habits; handlers instead of a reconcile function;
-//! a world outside; namespaces; the rights that were needed.
+//! The environment of an operator: a kubelet whose Pods fail, handlers instead of a reconcile function, an API outside
+//! the cluster, namespaces, and the rights that were needed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ fn check_silent(simulation: Simulation) {
     }
 }
 
-/// A Pod for each page.
+/// Runs a Pod for each page.
 async fn run_pod(page: Arc<Page>, cx: Context<Page>) -> Result<Action> {
     let pod: Pod = serde_json::from_value(json!({
         "metadata": {"name": "home", "namespace": "default", "ownerReferences": [page.controller_owner_ref(&())]},
@@ -46,7 +46,7 @@ fn is_ready(cluster: &homeostat_sim::Cluster) -> bool {
 }
 
 #[test]
-fn pods_run_as_the_kubelet_likes() {
+fn pods_behave_as_the_kubelet_is_configured() {
     let simulation = |behaviour: PodBehaviour| {
         Simulation::new(pods)
             .beside(move || kubelet(behaviour))
@@ -61,7 +61,7 @@ fn pods_run_as_the_kubelet_likes() {
     }
 }
 
-/// Handlers count what happened in a ConfigMap each; the broken ones say nothing of the second text.
+/// Returns an operator whose handlers publish the text of a page. The broken version does not publish edits.
 fn handlers(sees_edits: bool) -> Operator {
     let handlers = Handlers::<Page>::new().on_create("publish", publish);
     let handlers = if sees_edits { handlers.on_update("again", publish_again) } else { handlers };
@@ -86,8 +86,8 @@ fn handlers_survive() {
         .budget(SAMPLE);
     let found = broken.explore().failure.expect("the edit is not published");
     assert_eq!(found.oracle, "path independence", "{}", found.report);
-    // Handlers react to edits of their object: a child that somebody else deletes or changes stays as it is, so not every
-    // fault is fair.
+    // Handlers only react to edits of their object. They do not repair a child that somebody else deletes or changes,
+    // so only some faults are tried.
     for address in [
         "patch configmaps default/published",
         "patch pages.demo.dev default/home",
@@ -114,7 +114,7 @@ fn handlers_survive() {
     }
 }
 
-/// A thing in a world outside.
+/// A resource outside the cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Thing {
     text: String,
@@ -124,7 +124,7 @@ struct Thing {
 
 type Things = BTreeMap<String, Thing>;
 
-/// A world behind an API in memory.
+/// A world whose API is in memory.
 struct Cloud(Outside<Things>);
 
 impl World for Cloud {
@@ -191,9 +191,9 @@ fn a_world_survives() {
     check_silent(simulation);
 }
 
-/// A namespace that is deleted takes everything in it along.
+/// Deleting a namespace deletes everything in it.
 #[test]
-fn a_namespace_ends() {
+fn the_deletion_of_a_namespace_survives() {
     let mut inside = page("home", PageSpec::default());
     inside.metadata.namespace = Some("site".into());
     let namespace: Namespace = serde_json::from_value(json!({"metadata": {"name": "site"}})).unwrap();
@@ -202,7 +202,7 @@ fn a_namespace_ends() {
             let mut object = child(&page, "child", "");
             object.metadata.namespace.clone_from(&page.metadata.namespace);
             match cx.apply(object).await {
-                // Nothing can be made in a namespace that is about to go.
+                // Nothing can be created in a namespace that is being deleted.
                 Err(_) if page.metadata.deletion_timestamp.is_some() => Ok(Action::await_change()),
                 other => other.map(|_| Action::await_change()).map_err(Into::into),
             }
@@ -219,10 +219,10 @@ fn a_namespace_ends() {
 }
 
 #[test]
-fn the_least_rights_are_enough_and_told() {
+fn the_least_rights_are_sufficient_and_reported() {
     let outcome = crate::pages::simulation().budget(Budget { schedules: 40, seconds: 3600 }).explore();
     assert!(outcome.failure.is_none());
     let expected = ["resources: [\"configmaps\"]", "resources: [\"pages\"]", "\"patch\"", "\"watch\""];
     assert!(expected.iter().all(|part| outcome.role.contains(part)), "{}", outcome.role);
-    assert!(!outcome.role.contains("\"delete\""), "the server collects the ConfigMap\n{}", outcome.role);
+    assert!(!outcome.role.contains("\"delete\""), "the server deletes the ConfigMap\n{}", outcome.role);
 }

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 
 use crate::kinds::{Page, PageSpec, check, child, config_maps, ensure, operator, page};
 
-/// Two objects that belong together; the first is taken as a sign that both are there.
+/// Creates two objects that belong together, and assumes that both exist if the first one does.
 async fn broken(page: Arc<Page>, cx: Context<Page>) -> Result<Action> {
     let api = config_maps(&cx);
     if api.get_opt("key").await?.is_some() {

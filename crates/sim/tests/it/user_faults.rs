@@ -1,4 +1,4 @@
-//! One fault around the steps of the user at a time.
+//! Injects one fault around the user's steps at a time.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::kinds::{Page, PageSpec, both, check_fault, child, config_maps, ensure, operator, page};
 
-/// Leaves a note in the page; the broken one writes back the whole spec as its cache has it.
+/// Annotates the page. The broken version also writes back the whole spec from its cache.
 async fn annotate(page: Arc<Page>, cx: Context<Page>, is_cured: bool) -> Result<Action> {
     let pages: Api<Page> = Api::namespaced(cx.client().clone(), "default");
     let live = pages.get("home").await?;
@@ -34,7 +34,7 @@ fn the_user_edits_first() {
     check_fault(pair, "patch pages.demo.dev default/home", &Fault::StepFirst, "same end");
 }
 
-/// Remembers in memory what it made, and takes away what no page wants any more.
+/// Creates a ConfigMap for each page. The broken version does not set an owner: it remembers in memory what to delete.
 fn collector(owns: bool) -> Operator {
     let made: Arc<Mutex<BTreeSet<String>>> = Arc::default();
     let pages = Controller::<Page>::new().owns::<ConfigMap>().reconcile(move |page, cx| {
@@ -72,7 +72,7 @@ fn the_operator_is_down() {
     check_fault(pair, "at rest after the start #2", &Fault::Down, "same end");
 }
 
-/// Needs another page, of which the broken one does not hear when it comes.
+/// Depends on another page. The broken version does not notice when that page is created.
 async fn refer(page: Arc<Page>, cx: Context<Page>, is_cured: bool) -> Result<Action> {
     let target = page.spec.text.clone();
     if !target.is_empty() {
@@ -106,7 +106,7 @@ fn a_reference_comes_late() {
     check_fault(pair, "at rest after the start", &Fault::Postpone { given: 1 }, "same end");
 }
 
-/// Cleans up what it has in the page it refers to; the broken one insists on that page.
+/// Cleans up a page that refers to another. The broken version fails if the other page is gone.
 async fn leave(page: Arc<Page>, cx: Context<Page>, is_cured: bool) -> Result<Action> {
     let target = page.spec.text.clone();
     if !target.is_empty() {
@@ -119,7 +119,7 @@ async fn leave(page: Arc<Page>, cx: Context<Page>, is_cured: bool) -> Result<Act
 }
 
 #[test]
-fn steps_change_places() {
+fn two_steps_are_swapped() {
     let pair = [false, true].map(|is_cured| {
         two_pages(move || {
             let pages = Controller::<Page>::new().cleanup(move |page, cx| leave(page, cx, is_cured));

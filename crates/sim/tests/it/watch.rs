@@ -1,4 +1,4 @@
-//! Caches that lag, and changes nobody watches.
+//! Caches that lag, and changes that the operator does not watch.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use kube::api::PostParams;
 
 use crate::kinds::{Page, PageSpec, check, child, config_maps, ensure, operator, page};
 
-/// Makes as many as are missing by the cache, under names of chance.
+/// Creates as many copies as the cache lacks, with generated names.
 async fn broken(page: Arc<Page>, cx: Context<Page>) -> Result<Action> {
     let there = cx.list::<ConfigMap>()?.iter().filter(|one| one.data.is_some() && is_copy(one)).count();
     if there < page.spec.count {
@@ -26,7 +26,7 @@ fn is_copy(config_map: &ConfigMap) -> bool {
     config_map.metadata.name.as_deref().is_some_and(|name| name.starts_with("copy-"))
 }
 
-/// The same under names that follow from the owner: the server refuses a second one.
+/// Creates copies with names that are derived from the owner, so that the server refuses duplicates.
 async fn cured(page: Arc<Page>, cx: Context<Page>) -> Result<Action> {
     for number in 0..page.spec.count {
         let name = format!("copy-{number}");
@@ -42,7 +42,7 @@ fn simulation(make: fn() -> Operator) -> Simulation {
 }
 
 #[test]
-fn a_counter_by_cache_is_found() {
+fn counting_by_a_stale_cache_is_found() {
     check(
         simulation(|| operator().control(Controller::<Page>::new().owns::<ConfigMap>().reconcile(broken))),
         simulation(|| operator().control(Controller::<Page>::new().owns::<ConfigMap>().reconcile(cured))),

@@ -1,4 +1,4 @@
-//! One fault of a watch at a time, and restarts on old states.
+//! Injects one fault of a watch at a time, and restarts on old states.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams, WatchEvent, WatchP
 
 use crate::kinds::{Page, PageSpec, both, check_fault, child, config_maps, ensure, operator, page};
 
-/// Keeps every text a page ever had, as far as it saw them.
+/// Creates a child. The broken version also creates one for every former text that it has seen.
 fn archive(remembers: bool) -> Operator {
     let last: Arc<Mutex<String>> = Arc::default();
     let pages = Controller::<Page>::new().owns::<ConfigMap>().reconcile(move |page, cx| {
@@ -43,7 +43,7 @@ fn a_state_that_is_never_seen() {
     check_fault(pair, "watch pages.demo.dev: modified default/home", &Fault::Coalesce, "same end");
 }
 
-/// Copies the texts of pages by a watch of its own, which the broken one does not open again.
+/// Copies the texts of pages with its own watch. The broken version does not reopen the watch.
 fn mirror(opens_again: bool) -> Operator {
     operator().on_startup("mirror", move |activity: OperatorContext| async move {
         tokio::spawn(copy_texts(activity.client().clone(), opens_again));
@@ -92,7 +92,7 @@ fn a_watch_that_ends() {
     }
 }
 
-/// Grows a child, and never shrinks it; the broken one makes it anew whenever it is not as wanted.
+/// Grows a child and never shrinks it. The broken version recreates it whenever its size is not the wanted one.
 async fn grow(page: Arc<Page>, cx: Context<Page>, is_cured: bool) -> Result<Action> {
     let api = config_maps(&cx);
     let size = |stored: &ConfigMap| {
@@ -120,7 +120,7 @@ fn one_cache_is_older_than_the_others() {
     check_fault(pair, "at rest after edit pages.demo.dev default/home", &fault, "justified deletion");
 }
 
-/// The broken one takes what its cache does not show yet for lost.
+/// The broken version treats a child that its cache does not show yet as lost.
 async fn follow(page: Arc<Page>, cx: Context<Page>, is_cured: bool) -> Result<Action> {
     let api = config_maps(&cx);
     if page.status.as_ref().is_none_or(|status| status.seen.is_empty()) {

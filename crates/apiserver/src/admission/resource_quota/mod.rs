@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 use self::usage::{ChargedKind, missing_resources, usage_of};
 use super::plugin::Plugin;
 use super::pod_resources::{Amounts, add, parse_amounts};
-use super::{AdmissionRequest, Operation};
+use super::{AdmissionRequest, Operation, RareKind};
 use crate::backend::CommitStep;
 use crate::stored::encode;
 
@@ -42,7 +42,8 @@ pub(crate) async fn charge(
     request: &AdmissionRequest<'_>,
     object: &Value,
 ) -> Result<Vec<CommitStep>, Status> {
-    if request.namespace.is_empty() || !request.resource.namespaced {
+    let may_have_quotas = request.backend.seen_kinds.may_have(RareKind::ResourceQuota);
+    if !may_have_quotas || request.namespace.is_empty() || !request.resource.namespaced {
         return Ok(Vec::new());
     }
     loop {

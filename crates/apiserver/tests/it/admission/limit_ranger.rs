@@ -40,12 +40,35 @@ async fn too_many_limits_for_too_many_containers_are_refused() {
     };
     let made = plane.post(PODS, pod("few", &containers(3))).await.expect(201);
     assert_eq!(made["spec"]["containers"][2]["resources"]["limits"].as_object().unwrap().len(), 300);
+    // The first by name. Limits of Pods give no defaults.
+    let most: Value = (0..300).map(|at| (format!("example.com/r{at}"), json!("1"))).collect();
+    let limits = json!({"metadata": {"name": "a"}, "spec": {"limits": [{"type": "Pod", "max": most}]}});
+    plane.post(LIMITS, limits).await.expect(201);
     let refused = message(plane.post(PODS, pod("many", &containers(200))).await, 403);
     assert!(refused.contains("too many limits for so many containers"), "{refused}");
 }
 
-/// Stored LimitRanges are not parsed if they are too large: a Pod of a few bytes would cost as much as all LimitRanges
-/// together.
+/// The names in a small LimitRange come once for each container: a Pod of two kilobytes would become one of megabytes.
+#[tokio::test]
+async fn defaults_that_would_make_a_small_pod_large_are_refused() {
+    let plane = start_without(&["ServiceAccount"]).await;
+    let domain = ["x".repeat(60), "y".repeat(60), "z".repeat(60)].join(".");
+    let defaults: Value = (0..60).map(|at| (format!("{domain}/resource-{at}"), json!("1"))).collect();
+    let limit = json!({"type": "Container", "default": defaults});
+    plane.post(LIMITS, json!({"metadata": {"name": "l"}, "spec": {"limits": [limit]}})).await.expect(201);
+    let containers = |count: usize| {
+        let container = |at| json!({"name": format!("c{at}"), "image": "i"});
+        json!({"containers": (0..count).map(container).collect::<Vec<_>>()})
+    };
+    let refused = message(plane.post(PODS, pod("many", &containers(60))).await, 403);
+    let expected = "pods \"many\" is forbidden: the defaults of the LimitRanges of the namespace are too large for so many \
+                    containers: at most 512 KiB are added to a Pod";
+    assert_eq!(refused, expected);
+    let made = plane.post(PODS, pod("few", &containers(2))).await.expect(201);
+    assert_eq!(made["spec"]["containers"][1]["resources"]["limits"].as_object().unwrap().len(), 60);
+}
+
+/// What is stored is not parsed if it is too much: a Pod of a few bytes would cost as much as all LimitRanges together.
 #[tokio::test]
 async fn too_large_limit_ranges_are_refused_for_pods_and_claims() {
     let plane = start_without(&["ServiceAccount"]).await;

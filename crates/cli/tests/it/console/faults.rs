@@ -42,8 +42,8 @@ fn webhook(address: std::net::SocketAddr) -> String {
     .to_string()
 }
 
-/// Plants the faults of admission, each in a namespace of its own. The webhook takes connections and says nothing while
-/// the listener lives.
+/// Creates the faults of admission, each in a namespace of its own. The webhook accepts connections and never answers,
+/// as long as the listener exists.
 async fn plant_admission_faults(server: &Server, folder: &std::path::Path) -> std::net::TcpListener {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     for namespace in ["tight", "hooked"] {

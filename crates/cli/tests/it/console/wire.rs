@@ -56,7 +56,7 @@ async fn ask(console: &ConsoleServer, path: &str, headers: &[(&str, &str)]) -> W
 }
 
 #[tokio::test]
-async fn only_this_machine_s_own_page_with_a_token_gets_data() {
+async fn only_the_own_page_with_a_token_gets_data() {
     let folder = tempfile::tempdir().unwrap();
     let console = ConsoleServer::start(folder.path(), &[]).await;
     let (_, token) = console.address_and_token();
@@ -92,7 +92,7 @@ async fn only_this_machine_s_own_page_with_a_token_gets_data() {
 }
 
 #[tokio::test]
-async fn the_console_s_token_is_no_token_of_the_api() {
+async fn the_api_refuses_the_token_of_the_console() {
     let folder = tempfile::tempdir().unwrap();
     let console = ConsoleServer::start(folder.path(), &[]).await;
     let (_, token) = console.address_and_token();
@@ -127,7 +127,7 @@ async fn create_viewer(client: &kube::Client) -> String {
 }
 
 #[tokio::test]
-async fn a_role_that_is_taken_away_ends_the_stream() {
+async fn revoking_a_role_ends_the_stream() {
     let folder = tempfile::tempdir().unwrap();
     let console = ConsoleServer::start(folder.path(), &["--no-workloads"]).await;
     let client = console.server.client().await;

@@ -109,7 +109,7 @@ impl Reality {
         Ok(())
     }
 
-    /// Plays the node regularly: all Pods run and are ready.
+    /// Sometimes acts as the node, which reports all Pods as running and ready; then lets time pass.
     async fn play_node(&self) {
         if self.changes.pick(&[false, false, true]) {
             let pods = Api::<Pod>::all(self.cluster.client());
@@ -147,7 +147,7 @@ impl Reality {
         };
         let [rest, run] = plan.virtual_seconds.map(|seconds| Duration::from_secs(seconds + 1));
         self.cluster.pass(rest).await;
-        assert_eq!(plan.without_change, [], "the cluster rests: {}", describe());
+        assert_eq!(plan.without_change, [], "the cluster is at rest: {}", describe());
         self.cloud.take_writes();
         let (from, before) = (self.cluster.now(), self.objects());
         self.make_change(&objects, is_delete).await.unwrap();

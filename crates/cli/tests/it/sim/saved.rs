@@ -23,7 +23,7 @@ fn test_trace() -> serde_json::Value {
 }
 
 #[tokio::test]
-async fn files_that_are_no_failures_are_refused() {
+async fn files_that_are_not_saved_failures_are_refused() {
     let mut later = test_trace();
     later["homeostatTrace"] = json!(7);
     let mut damaged = test_trace();
@@ -50,7 +50,7 @@ async fn files_that_are_no_failures_are_refused() {
 }
 
 #[tokio::test]
-async fn the_story_of_a_test_is_shown() {
+async fn the_report_of_a_test_is_shown() {
     let told = sim_with("show", &test_trace().to_string()).await;
     assert_eq!(told.code, Some(0), "{}", told.text);
     assert!(

@@ -1,5 +1,5 @@
-//! An operator that misbehaves on purpose as its objects specify, with too few rights, in the process of the test or as a
-//! Pod: then it is this test program, started again with [`AS_POD`] set.
+//! An operator with too few rights that misbehaves on purpose, as its objects specify. It runs in the process of the
+//! test, or as a Pod that starts this test program again with [`AS_POD`] set.
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
@@ -43,7 +43,7 @@ fn not_thirteen<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Er
     }
 }
 
-/// The operator while it runs.
+/// The running operator.
 pub(crate) struct Faulty {
     pub(crate) admin: SocketAddr,
     _stop: DropGuard,
@@ -71,7 +71,7 @@ impl Faulty {
     }
 }
 
-/// Is the operator's process when it runs as a Pod, and has nothing to do otherwise.
+/// Runs the operator if this process is its Pod; does nothing otherwise.
 #[tokio::test]
 async fn run_as_pod() {
     if std::env::var_os(AS_POD).is_none() {

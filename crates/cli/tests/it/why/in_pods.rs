@@ -1,4 +1,4 @@
-//! An operator that runs as a Pod, and is asked through the API server: by a user who may read the object, by one who may
+//! An operator that runs as a Pod is asked through the API server: by a user who may read the object, by one who may
 //! not, and by one who may not use the proxy.
 
 use std::path::{Path, PathBuf};
@@ -52,7 +52,7 @@ async fn start_pod(server: &Server, folder: &Path) {
         .await;
 }
 
-/// Lets users read Tasks, or the announcements of operators and use the proxy.
+/// Grants each user the right to read Tasks, the announcements of operators (Leases), or to use the proxy.
 async fn grant(server: &Server) {
     let tasks = "--resource=tasks.why.homeostat.dev";
     told(server, &["create", "role", "tasks", "--verb=get,list", tasks]).await;
@@ -82,7 +82,7 @@ async fn journal(server: &Server, token: &str, port: &str, name: &str) -> (u16, 
     assert_eq!(code, 200, "{text}");
     let answer: serde_json::Value = serde_json::from_str(&text).unwrap();
     let shown = answer["token"].as_str().unwrap().to_owned();
-    // The token opens nothing at the server itself.
+    // The API server itself does not accept the token.
     let bearer = crate::streams::client_of(server, &shown).await;
     let refused = bearer.send(http::Request::get("/api/v1/pods").body(Body::empty()).unwrap()).await.unwrap();
     assert_eq!(refused.status().as_u16(), 401);
@@ -120,7 +120,7 @@ async fn operators_in_pods_are_asked_through_the_server_and_tell_only_those_who_
     let (code, there) = journal(&server, "stranger-token", port, "child").await;
     assert_eq!(code, 404, "{there}");
     let missing = journal(&server, "stranger-token", port, "missing").await;
-    assert_eq!((code, there), missing, "it does not tell whether it exists");
+    assert_eq!((code, there), missing, "the answer does not reveal whether it exists");
     let (code, told_reader) = journal(&server, "reader-token", port, "child").await;
     assert!(code == 200 && told_reader.contains("not a key!"), "{code} {told_reader}");
     assert!(!told_reader.contains("\"wrote\""), "the reader may not get ConfigMaps: {told_reader}");

@@ -39,7 +39,7 @@ async fn why_names_what_is_wrong_with_pods() {
     );
     assert!(
         text.contains("controller deployment-controller patched ReplicaSet web-"),
-        "the chain goes on: {text}"
+        "the chain continues: {text}"
     );
     assert!(
         why(config, &["deploy", "nothing"]).await.contains("Deployment nothing in default does not exist")

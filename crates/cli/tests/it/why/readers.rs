@@ -48,7 +48,7 @@ async fn operators_tell_only_those_who_may_read() {
     assert_eq!(
         there,
         journal(faulty.admin, Some(&stranger), "missing").await,
-        "it does not tell whether it exists"
+        "the answer does not reveal whether it exists"
     );
 
     let told_reader = journal(faulty.admin, Some(&reader), "child").await;
@@ -75,7 +75,7 @@ async fn the_server_tells_only_those_who_may_read_and_no_secrets() {
         async move { kubectl(server, &[&stranger[..], &[&path]].concat()).await }
     };
     let there = ask("login").await;
-    assert_eq!(there, ask("missing").await, "it does not tell whether it exists");
+    assert_eq!(there, ask("missing").await, "the answer does not reveal whether it exists");
     assert!(there.unwrap().contains(r#""writes":[]"#));
 
     let text = eventually("why tells of the write", || async {
@@ -88,10 +88,10 @@ async fn the_server_tells_only_those_who_may_read_and_no_secrets() {
 }
 
 /// Any program of the caller's user, such as a Pod of a server that is not root, can listen and announce itself as an
-/// operator. It gets a token that is worth nothing elsewhere, never the caller's own; and its announcement does not steer the
-/// terminal.
+/// operator. It gets a token that is useless elsewhere, never the caller's own, and control characters in its
+/// announcement do not reach the terminal.
 #[tokio::test]
-async fn whoever_announces_an_operator_does_not_get_the_callers_token() {
+async fn a_false_operator_does_not_get_the_callers_token() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::ephemeral(folder.path()).await;
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -97,7 +97,7 @@ async fn why_tells_who_deleted_an_object() {
 }
 
 #[tokio::test]
-async fn names_are_checked_and_gaps_are_told() {
+async fn names_are_checked_and_gaps_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::durable(folder.path()).await;
     told(&server, &["create", "configmap", "old"]).await;
@@ -123,7 +123,7 @@ async fn names_are_checked_and_gaps_are_told() {
     server.stop().await;
 }
 
-/// Returns what it prints while it watches, until it has printed these words.
+/// With `--watch`, the explanation is printed again after a change.
 #[tokio::test]
 async fn watch_prints_again_when_something_changes() {
     use tokio::io::{AsyncBufReadExt as _, BufReader};
@@ -141,11 +141,11 @@ async fn watch_prints_again_when_something_changes() {
                     return;
                 }
             }
-            panic!("it ended before it said {words}");
+            panic!("it ended before it printed {words}");
         };
         tokio::time::timeout(crate::server::PATIENCE, found)
             .await
-            .unwrap_or_else(|_| panic!("it does not say {words}"));
+            .unwrap_or_else(|_| panic!("it does not print {words}"));
     };
     wait_for("ConfigMap settings exists").await;
     told(&server, &["patch", "configmap", "settings", "-p", r#"{"data": {"colour": "red"}}"#]).await;

@@ -1,5 +1,5 @@
-//! A call fails, with or without effect, or somebody else is faster. A conflict is always a real one: a foreign writer comes
-//! between the read and the write.
+//! A call fails, with or without effect, or another client is faster. Conflicts are always real: a foreign writer
+//! changes the object between the read and the write.
 
 use crate::engine::{Point, PointKind};
 use crate::fault::Fault;
@@ -7,7 +7,7 @@ use crate::fault::Fault;
 /// Longer than the duration of a lease.
 pub(crate) const FREEZE_SECONDS: u64 = 40;
 
-/// Long enough for everything else to come first, and shorter than the timeouts of clients.
+/// Long enough for everything else to happen first, and shorter than the timeouts of clients.
 const SLOW_SECONDS: u64 = 1;
 
 pub(super) fn faults_at(point: &Point) -> Vec<Fault> {

@@ -1,5 +1,6 @@
-//! Somebody deletes what the operator made. What runs once (Pods, Jobs) is left alone: many operators rightly do not make
-//! it again. So is the record of a thing outside: whoever deletes it takes the thing away from the operator.
+//! Somebody deletes an object that the operator created. Objects that run once (Pods, Jobs) are excluded, because many
+//! operators rightly do not create them again. So are records of resources outside the cluster: without its record, the
+//! operator has lost the resource.
 
 use std::collections::BTreeSet;
 

@@ -1,10 +1,10 @@
-//! The clock is wrong: the operator restarts on a machine where it is, or it is set forward or back while the operator runs, at
-//! rest and between deciding on a write and what comes after it.
+//! The clock is wrong: the operator restarts on a machine with a wrong clock, or the clock is set forward or back while
+//! the operator runs, either at rest or just before a write.
 
 use crate::engine::{Point, PointKind};
 use crate::fault::Fault;
 
-/// Longer than leases and the usual times between polls; shorter than what a schedule waits for its end.
+/// Longer than leases and the usual intervals between polls; shorter than a schedule waits for its end.
 const SKEW_SECONDS: [i64; 2] = [900, -900];
 
 pub(super) fn faults_at(point: &Point) -> Vec<Fault> {

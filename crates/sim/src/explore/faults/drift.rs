@@ -1,10 +1,10 @@
-//! Somebody changes the world outside. Only an operator that looks at it by itself, at least every hour, can notice; no other
-//! is expected to.
+//! Somebody changes the state outside the cluster. Only an operator that polls at least every hour can notice this, so
+//! the fault is not injected for others.
 
 use crate::engine::{Point, PointKind, RunRecord, Setup};
 use crate::fault::Fault;
 
-/// The number of reads in a rest of a day from which on an operator counts as polling.
+/// The minimum number of reads during a day of rest for an operator to count as polling.
 const READS_MIN: u64 = 24;
 
 /// How many changes are undone.
@@ -14,7 +14,7 @@ pub(super) fn faults_at(setup: &Setup, reference: &RunRecord, point: &Point) -> 
     if point.kind != PointKind::Settled || reference.outside_reads_at_rest < READS_MIN {
         return Vec::new();
     }
-    // Undoing a deletion would leave something that no object wants, and that no operator could remove.
+    // Undoing a deletion would leave a resource that no object wants and no operator could remove.
     if (0..point.step).filter_map(|done| setup.step(done)).any(|step| step.is_delete()) {
         return Vec::new();
     }

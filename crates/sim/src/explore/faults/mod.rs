@@ -1,4 +1,4 @@
-//! Which faults can happen at a point, one family per file.
+//! Determines which faults can happen at a point, one family of faults per file.
 
 mod call;
 mod child;

@@ -1,5 +1,5 @@
-//! The operator restarts and is first shown an old state, as by an API server whose cache is behind. It catches up soon, but
-//! acts before.
+//! The operator restarts and is first shown an old state, as by an API server whose cache is behind. It soon catches
+//! up, but acts on the old state first.
 
 use std::collections::BTreeSet;
 
@@ -35,7 +35,7 @@ fn of_one_resource(run: &RunRecord, steps: usize) -> Vec<Fault> {
     pairs.map(|(resource, step)| Fault::RestartOldOf { resource: resource.to_owned(), step }).collect()
 }
 
-/// The states just after each of the last changes: between two rests an operator passes through some that no rest shows, such
+/// Returns restarts on the states just after each of the last changes. Some states occur only between two rests, such
 /// as an object that is marked for deletion and not yet gone.
 fn after_changes(run: &RunRecord, step: usize) -> Vec<Fault> {
     let done = run.changes.iter().filter(|change| change.step <= step);

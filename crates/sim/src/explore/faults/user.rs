@@ -1,4 +1,4 @@
-//! The user is faster, or acts while the operator is down, or does things in another order.
+//! The user acts sooner, or while the operator is down, or in a different order.
 
 use crate::engine::{Point, PointKind, Setup};
 use crate::fault::Fault;
@@ -10,8 +10,9 @@ pub(super) fn faults_at(setup: &Setup, point: &Point) -> Vec<Fault> {
         if next.is_some() {
             faults.push(Fault::Down);
         }
-        // Steps about one object have an order; deletions of several, and creations of several, do not. The scenario is
-        // judged before the clean-up, so its last step stays before that.
+        // Steps about the same object must stay in order; deletions of different objects, or creations of different
+        // objects, may be swapped. The scenario is judged before the clean-up, so its last step must not move behind
+        // that.
         let is_last = point.step + 1 == setup.steps.len();
         if let (Some(next), Some(later)) = (next, later)
             && !is_last

@@ -1,9 +1,9 @@
-//! The caches lag, and watches break: what is true of the cluster is not yet known to the operator.
+//! Caches lag and watches break: the operator does not yet know the current state of the cluster.
 
 use crate::engine::{Point, PointKind};
 use crate::fault::{DELAY_SECONDS, Fault};
 
-/// Long enough for several watches with the usual pauses between them.
+/// Long enough for several attempts to watch, with the usual pauses between them.
 const EXPIRING_SECONDS: u64 = 4;
 
 pub(super) fn faults_at(point: &Point) -> Vec<Fault> {

@@ -1,4 +1,4 @@
-//! What is not seen is taken for what is not there: read errors, and references that nobody watches.
+//! Operators that mistake what they cannot see for what does not exist: read errors, and references they do not watch.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ fn text_of(map: &ConfigMap) -> String {
     map.data.as_ref().and_then(|data| data.get("text")).cloned().unwrap_or_default()
 }
 
-/// The broken one takes a failed read for settings that are not there, and deletes what they ask for.
+/// The broken version treats a failed read as missing settings, and deletes what the settings ask for.
 async fn follow_settings(page: Arc<Page>, cx: Context<Page>, is_cured: bool) -> Result<Action> {
     let api = config_maps(&cx);
     let read = api.get_opt("settings").await;
@@ -38,7 +38,7 @@ async fn follow_settings(page: Arc<Page>, cx: Context<Page>, is_cured: bool) -> 
 }
 
 #[test]
-fn an_error_taken_for_absence() {
+fn a_read_error_mistaken_for_absence() {
     let [broken, cured] = [false, true].map(|is_cured| {
         Simulation::new(move || {
             let pages = Controller::<Page>::new()
@@ -52,7 +52,7 @@ fn an_error_taken_for_absence() {
     check(broken, cured, &["justified deletion", "same end"]);
 }
 
-/// The broken one reads an object that it does not watch.
+/// The broken version reads an object that it does not watch.
 async fn copy_settings(page: Arc<Page>, cx: Context<Page>, is_cured: bool) -> Result<Action> {
     let settings = config_maps(&cx).get_opt("settings").await?;
     let text = settings.as_ref().map(text_of).unwrap_or_default();

@@ -1,4 +1,5 @@
-//! Deletions: what is released too early, what fails silently, and what is made for an object that is gone.
+//! Deletions: a finalizer that is removed too early, a cleanup that fails silently, and a child that is created for a
+//! deleted object.
 
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ fn pages(cx: &Context<Page>) -> Api<Page> {
     Api::namespaced(cx.client().clone(), "default")
 }
 
-/// Returns a ConfigMap that only a finalizer takes away.
+/// Returns a ConfigMap without an owner, which only the operator's finalizer deletes.
 fn entry(page: &Page) -> ConfigMap {
     let mut entry = child(page, "entry", "");
     entry.metadata.owner_references = None;
@@ -44,7 +45,7 @@ fn scenario(
     .given(page("home", PageSpec::default()))
 }
 
-/// The broken one releases the object, then deletes what belongs to it.
+/// The broken version removes the finalizer first, and then deletes what belongs to the object.
 async fn release(page: Arc<Page>, cx: Context<Page>, is_cured: bool) -> Result<Action> {
     let has_finalizer = page.finalizers().iter().any(|name| name == FINALIZER);
     let set = |names: serde_json::Value| {
@@ -106,7 +107,7 @@ fn a_cleanup_that_ignores_errors() {
     check(broken, cured, &["same end", "no leak"]);
 }
 
-/// The broken one makes an entry for an object that is being deleted, or gone.
+/// The broken version creates an entry for an object that is being deleted or is already gone.
 #[test]
 fn an_entry_for_an_object_that_is_gone() {
     let [broken, cured] = [false, true].map(|is_cured| {

@@ -12,7 +12,7 @@ use serde_json::json;
 use super::check;
 use crate::kinds::{Page, PageSpec, operator, page};
 
-/// The broken one writes a new password when its cache does not show the old one.
+/// The broken version writes a new password if its cache does not show the old one.
 async fn make_password(page: Arc<Page>, cx: Context<Page>, is_cured: bool) -> Result<Action> {
     if cx.get::<Secret>("password")?.is_some() {
         return Ok(Action::await_change());

@@ -1,4 +1,4 @@
-//! What is gone: objects whose going nobody counts, and a namespace in which nothing can be made any more.
+//! Deleted objects: a total that ignores deletions, and a namespace in which nothing can be created any more.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use kube::{Api, ResourceExt};
 
 use crate::kinds::{Page, PageSpec, check_undisturbed, child, ensure, operator, page};
 
-/// Writes how many pages there are into a child of the page `index`.
+/// Writes the number of pages into a child of the page `index`.
 async fn count_pages(_: Arc<Page>, cx: Context<Page>) -> Result<Action> {
     if let Some(index) = cx.get::<Page>("index")? {
         let total = cx.list::<Page>()?.len();
@@ -18,7 +18,7 @@ async fn count_pages(_: Arc<Page>, cx: Context<Page>) -> Result<Action> {
     Ok(Action::await_change())
 }
 
-/// The broken one counts again when a page is reconciled, which a page that is gone never is.
+/// The broken version counts only when a page is reconciled, but a deleted page is never reconciled.
 #[test]
 fn a_total_that_forgets_deletions() {
     let pair = [false, true].map(|is_cured| {
@@ -34,9 +34,10 @@ fn a_total_that_forgets_deletions() {
     check_undisturbed(pair, "quiet at rest");
 }
 
-/// The broken one writes a farewell into the namespace of a page that goes, which is refused if the namespace goes, too.
+/// The broken version creates a ConfigMap when a page is deleted. The server refuses this if the namespace is being
+/// deleted as well.
 #[test]
-fn a_farewell_in_a_namespace_that_goes() {
+fn a_write_into_a_namespace_that_is_being_deleted() {
     let pair = [false, true].map(|is_cured| {
         Simulation::new(move || {
             let pages = Controller::<Page>::new().writes::<ConfigMap>();

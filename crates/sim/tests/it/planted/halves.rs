@@ -1,5 +1,5 @@
-//! Half of the work: status that only the run which did the work writes, a pair of which each half comes from another state, a field
-//! that is not set yet, an error that nobody acts upon.
+//! Work that is done only in part: a status that is written only by the run that creates the child, a pair whose halves
+//! come from different states, a field that is not set yet, an error that is only logged.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ async fn record(cx: &Context<Page>, seen: &str) -> Result<()> {
     Ok(())
 }
 
-/// The broken one reports the child only in the run that makes it.
+/// The broken version reports the child only in the run that creates it.
 async fn report_what_was_made(page: Arc<Page>, cx: Context<Page>, is_cured: bool) -> Result<Action> {
     let api = config_maps(&cx);
     let is_there = api.get_opt("child").await?.is_some();
@@ -38,12 +38,13 @@ async fn report_what_was_made(page: Arc<Page>, cx: Context<Page>, is_cured: bool
 }
 
 #[test]
-fn a_status_that_only_the_run_which_did_the_work_writes() {
+fn a_status_that_is_written_only_by_the_run_that_creates_the_child() {
     let [broken, cured] = both(report_what_was_made);
     check(broken, cured, &["same end"]);
 }
 
-/// The broken one writes a pair of which one half is read from the server and the other from the cache, and never looks again.
+/// The broken version writes a pair, one half of which is read from the server and the other from the cache, and never
+/// checks it again.
 async fn write_pair(page: Arc<Page>, cx: Context<Page>, is_cured: bool) -> Result<Action> {
     let Some(live) = pages(&cx).get_opt("home").await? else { return Ok(Action::await_change()) };
     let count = if is_cured { live.spec.count } else { page.spec.count };
@@ -64,7 +65,7 @@ fn a_pair_that_is_read_from_two_states() {
     check(broken, cured, &["same end", "eventually"]);
 }
 
-/// The broken one takes for granted that whoever made the child has also written the status.
+/// The broken version assumes that the status was written if the child exists.
 async fn read_own_status(page: Arc<Page>, cx: Context<Page>, is_cured: bool) -> Result<Action> {
     let api = config_maps(&cx);
     if api.get_opt("child").await?.is_some() {
@@ -85,7 +86,7 @@ fn a_field_that_is_not_set_yet() {
     check(broken, cured, &["no panic", "converges"]);
 }
 
-/// The broken one notes that a write failed, and calls the run a success.
+/// The broken version logs that a write failed, and reports success.
 async fn write_and_log(page: Arc<Page>, cx: Context<Page>, is_cured: bool) -> Result<Action> {
     let how = PatchParams::apply("pages").force();
     let wanted = child(&page, "child", &page.spec.text);

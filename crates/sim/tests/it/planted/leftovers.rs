@@ -1,4 +1,4 @@
-//! What an earlier spec asked for and the present one does not: keys of a map, parts beyond the first page of a list, a former name.
+//! Leftovers of an earlier spec: keys of a map, parts beyond the first page of a list, a child under its former name.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ fn pages(cx: &Context<Page>) -> Api<Page> {
     Api::namespaced(cx.client().clone(), "default")
 }
 
-/// The broken one merges its keys into the child; nothing takes those of the former spec away.
+/// The broken version merges its keys into the child; nothing removes the keys of the former spec.
 async fn merge_keys(page: Arc<Page>, cx: Context<Page>, is_cured: bool) -> Result<Action> {
     let mut wanted = child(&page, "child", "");
     wanted.data = Some([(page.spec.text.clone(), "here".to_owned())].into());
@@ -38,7 +38,7 @@ fn a_key_that_stays() {
     check_undisturbed(both(merge_keys).map(edited), "path independence");
 }
 
-/// The broken one looks for surplus parts in the first page of a list.
+/// The broken version looks for surplus parts only in the first page of a list.
 async fn prune_first_page(page: Arc<Page>, cx: Context<Page>, is_cured: bool) -> Result<Action> {
     let api = config_maps(&cx);
     let Some(live) = pages(&cx).get_opt("home").await? else { return Ok(Action::await_change()) };
@@ -67,7 +67,7 @@ fn a_list_of_which_only_the_first_page_is_read() {
     check_undisturbed(pair, "path independence");
 }
 
-/// The broken one records the new name of its child before it deletes the one of the former name.
+/// The broken version records the new name of its child before it deletes the child with the former name.
 async fn rename_child(page: Arc<Page>, cx: Context<Page>, is_cured: bool) -> Result<Action> {
     let Some(live) = pages(&cx).get_opt("home").await? else { return Ok(Action::await_change()) };
     let (wanted, api) = (format!("child-{}", live.spec.text), config_maps(&cx));

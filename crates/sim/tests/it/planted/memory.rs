@@ -1,4 +1,4 @@
-//! State that only the process has: it is lost with the process, and wrong when the cluster changes.
+//! State in the memory of the process: it is lost with the process, and becomes wrong when the cluster changes.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -37,7 +37,7 @@ where
     })
 }
 
-/// The broken one remembers what it has made instead of looking.
+/// The broken version remembers what it has created instead of checking whether it exists.
 async fn make_once(page: Arc<Page>, cx: Context<Page>, is_cured: bool) -> Result<Action> {
     if is_cured || cx.state::<Memory>().insert("child") {
         ensure(&config_maps(&cx), &child(&page, "child", "")).await?;
@@ -51,7 +51,7 @@ fn a_child_that_was_made_once() {
     check(broken, cured, &["same end"]);
 }
 
-/// The broken one deletes surplus parts only if it was there when they became surplus.
+/// The broken version deletes surplus parts only if the same process created them.
 async fn delete_parts_of_before(page: Arc<Page>, cx: Context<Page>, is_cured: bool) -> Result<Action> {
     let (api, memory) = (config_maps(&cx), cx.state::<Memory>());
     let pages: Api<Page> = Api::namespaced(cx.client().clone(), "default");
@@ -79,13 +79,13 @@ async fn delete_parts_of_before(page: Arc<Page>, cx: Context<Page>, is_cured: bo
 }
 
 #[test]
-fn parts_that_a_process_before_made() {
+fn parts_that_a_former_process_created() {
     let [broken, cured] = scenario(delete_parts_of_before)
         .map(|one| one.then(edit::<Page>("home", |page| page.spec.count = 1)));
     check(broken, cured, &["same end", "path independence"]);
 }
 
-/// The broken one counts how often it has made something by adding one.
+/// The broken version adds to a stored count whenever it creates something.
 async fn count_children(page: Arc<Page>, cx: Context<Page>, is_cured: bool) -> Result<Action> {
     let api = config_maps(&cx);
     let pages: Api<Page> = Api::namespaced(cx.client().clone(), "default");

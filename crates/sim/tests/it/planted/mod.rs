@@ -1,5 +1,5 @@
-//! Bugs of the sort that reviews miss, each with its cure, in ordinary scenarios: the simulator is told nothing about them. The zoo
-//! (`crates/zoo`) has bugs that real operators had; these are further patterns, with the same oracles.
+//! Bugs that reviews easily miss, each with its fix, in ordinary scenarios: the simulator gets no hints about them. The
+//! zoo (`crates/zoo`) has bugs of real operators; these are further patterns, found by the same oracles.
 
 mod absence;
 mod deletion;
@@ -19,10 +19,10 @@ use homeostat_sim::{Budget, Simulation};
 /// A sample of the single faults of these scenarios, which an unoptimized build runs in seconds.
 const BROKEN: Budget = Budget { schedules: 131, seconds: 3600 };
 
-/// A smaller one: each cured operator survives the faults that reveal the bug.
+/// A smaller sample for the cured versions, which includes the faults that reveal the bugs.
 const CURED: Budget = Budget { schedules: 60, seconds: 3600 };
 
-/// One of these oracles finds the broken operator; none complains of the cured one.
+/// Checks that one of these oracles finds the bug of the broken version, and that the cured version raises no alarm.
 #[track_caller]
 fn check(broken: Simulation, cured: Simulation, oracles: &[&str]) {
     let failure = broken.budget(BROKEN).explore().failure.expect("the bug is found");

@@ -1,4 +1,4 @@
-//! Names and labels: children found by a label that changes, owners in another namespace, objects of others.
+//! Names and labels: children that are found by a label that changes, owners in another namespace, objects of others.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use serde_json::json;
 use super::check;
 use crate::kinds::{Page, PageSpec, both, check_undisturbed, child, config_maps, ensure, operator, page};
 
-/// A namespace that every cluster has beside `default`.
+/// A namespace that every cluster has besides `default`.
 const OTHER_NAMESPACE: &str = "kube-public";
 
-/// The broken one finds its children by a label that an edit changes.
+/// The broken version finds its children by a label that an edit changes.
 async fn find_by_label(page: Arc<Page>, cx: Context<Page>, is_cured: bool) -> Result<Action> {
     let api = config_maps(&cx);
     let mut wanted = child(&page, &format!("child-{}", page.spec.text), "");
@@ -42,7 +42,7 @@ fn a_label_that_changes() {
     check_undisturbed(both(find_by_label).map(edited), "path independence");
 }
 
-/// The broken one changes the selector of a Deployment, which is immutable.
+/// The broken version changes the selector of a Deployment, which is immutable.
 async fn select_by_text(page: Arc<Page>, cx: Context<Page>, is_cured: bool) -> Result<Action> {
     let mut labels = json!({"page": page.name_any()});
     let selector = if is_cured { labels.clone() } else { json!({"text": page.spec.text}) };
@@ -69,7 +69,8 @@ fn a_selector_that_changes() {
     check_undisturbed(pair, "converges");
 }
 
-/// The broken one gives an object in another namespace an owner, whom garbage collection does not find there.
+/// The broken version sets an owner on an object in another namespace, where garbage collection does not find the
+/// owner.
 async fn own_elsewhere(page: Arc<Page>, cx: Context<Page>, is_cured: bool) -> Result<Action> {
     let namespace = if is_cured { "default" } else { OTHER_NAMESPACE };
     let api: Api<ConfigMap> = Api::namespaced(cx.client().clone(), namespace);
@@ -85,7 +86,7 @@ fn an_owner_in_another_namespace() {
     check(broken, cured, &["quiet at rest", "hot loop"]);
 }
 
-/// The broken one takes over whatever has the name it wants.
+/// The broken version takes over any object that has the name it wants.
 async fn take_over(page: Arc<Page>, cx: Context<Page>, is_cured: bool) -> Result<Action> {
     let wanted = child(&page, "notes", &page.spec.text);
     if is_cured {
@@ -101,8 +102,8 @@ async fn take_over(page: Arc<Page>, cx: Context<Page>, is_cured: bool) -> Result
     Ok(Action::await_change())
 }
 
-/// Adopting what the user made may be wanted, so only the user can say that it is not. Who is first to create an object of that name
-/// is chance, so the schedule in which the user comes too late is not judged.
+/// Adopting a user's object may be intended, so only a condition of the user can say that it is not. Either of the two
+/// may create the object first, so the schedule in which the user is too late is not judged.
 #[test]
 fn an_object_of_somebody_else() {
     let [broken, cured] = both(take_over).map(|one| {

@@ -1,4 +1,4 @@
-//! Progress that is recorded before it is made, for another generation than the one that was carried out, or asked for without pause.
+//! Progress that is recorded before it is made, or for the wrong generation, or polled without a pause.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ async fn record(cx: &Context<Page>, seen: &str) -> Result<()> {
     Ok(())
 }
 
-/// The broken one records that it is done, then does it.
+/// The broken version records that the work is done before it does the work.
 async fn record_first(page: Arc<Page>, cx: Context<Page>, is_cured: bool) -> Result<Action> {
     if page.status.as_ref().is_some_and(|status| status.seen == "done") && !is_cured {
         return Ok(Action::await_change());
@@ -43,7 +43,7 @@ fn a_record_before_the_work() {
     check(broken, cured, &["same end"]);
 }
 
-/// The broken one records the generation of a newer read than the one it acted on.
+/// The broken version records a newer generation than the one it acted on.
 async fn record_newer(page: Arc<Page>, cx: Context<Page>, is_cured: bool) -> Result<Action> {
     let done = page.status.as_ref().and_then(|status| status.seen.parse::<i64>().ok());
     if done == page.metadata.generation && !is_cured {
@@ -70,7 +70,7 @@ fn a_generation_that_was_not_carried_out() {
     check(broken, cured, &["same end"]);
 }
 
-/// The broken one asks again without a pause while it waits.
+/// The broken version polls without a pause while it waits.
 async fn wait_for_settings(page: Arc<Page>, cx: Context<Page>, is_cured: bool) -> Result<Action> {
     if config_maps(&cx).get_opt("settings").await?.is_none() {
         let pause = if is_cured { Duration::from_secs(60) } else { Duration::from_millis(10) };
@@ -89,7 +89,7 @@ fn edited(one: Simulation) -> Simulation {
     one.then(edit::<Page>("home", |page| page.spec.text = "b".into()))
 }
 
-/// The broken one writes the first of two children again only if the second is not there.
+/// The broken version updates the first of two children only if the second does not exist.
 async fn update_first_only_at_creation(page: Arc<Page>, cx: Context<Page>, is_cured: bool) -> Result<Action> {
     let (api, how) = (config_maps(&cx), PatchParams::apply("pages").force());
     let is_there = api.get_opt("second").await?.is_some();

@@ -1,5 +1,5 @@
-//! Writers that undo each other's work, or their own: two controllers of one status, a comparison with what the server fills in, words
-//! in another order each time, and objects of which the first to come wins.
+//! Writers that undo each other's work, or their own: two controllers that write one status, a comparison that includes
+//! the server's defaults, a list whose order changes with every run, and an object that the first writer wins.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ fn pages(cx: &Context<Page>) -> Api<Page> {
     Api::namespaced(cx.client().clone(), "default")
 }
 
-/// The broken one replaces the whole status, also what the other controller reports.
+/// The broken version replaces the whole status, including what the other controller reports.
 async fn replace_status(page: Arc<Page>, cx: Context<Page>, is_cured: bool) -> Result<Action> {
     let status = page.status.clone().unwrap_or_default();
     let is_whole = is_cured || status.base.conditions.is_empty();
@@ -55,7 +55,7 @@ fn two_controllers_of_one_status() {
     check_undisturbed(pair, "hot loop");
 }
 
-/// Returns whether everything wanted is stored; what the server filled in is no difference.
+/// Returns whether the stored value contains everything wanted. Fields that the server filled in are ignored.
 fn contains(stored: &Value, wanted: &Value) -> bool {
     match (stored, wanted) {
         (Value::Object(stored), Value::Object(wanted)) => {
@@ -68,7 +68,7 @@ fn contains(stored: &Value, wanted: &Value) -> bool {
     }
 }
 
-/// The broken one compares its Service with the stored one, field by field, and makes it anew if they differ.
+/// The broken version compares its Service with the stored one field by field, and recreates it if they differ.
 async fn make_anew_if_different(page: Arc<Page>, cx: Context<Page>, is_cured: bool) -> Result<Action> {
     let services: Api<Service> = Api::namespaced(cx.client().clone(), "default");
     let spec = json!({"selector": {"app": "web"}, "ports": [{"port": 80}]});
@@ -90,7 +90,7 @@ async fn make_anew_if_different(page: Arc<Page>, cx: Context<Page>, is_cured: bo
 }
 
 #[test]
-fn a_difference_that_the_server_makes() {
+fn a_comparison_that_includes_server_defaults() {
     let pair = [false, true].map(|is_cured| {
         Simulation::new(move || {
             let pages = Controller::<Page>::new().owns::<Service>();
@@ -101,7 +101,7 @@ fn a_difference_that_the_server_makes() {
     check_undisturbed(pair, "hot loop");
 }
 
-/// The broken one lists words in the order of a hash map, which is another in each process.
+/// The broken version lists words in a random order, as if it iterated over a hash map.
 async fn list_words(page: Arc<Page>, cx: Context<Page>, is_cured: bool) -> Result<Action> {
     let mut words: Vec<String> = (0..8).map(|number| format!("word{number}")).collect();
     if !is_cured {
@@ -113,18 +113,18 @@ async fn list_words(page: Arc<Page>, cx: Context<Page>, is_cured: bool) -> Resul
 }
 
 #[test]
-fn words_in_another_order_each_time() {
+fn words_in_a_different_order_each_time() {
     let [broken, cured] = both(list_words);
     let few = homeostat_sim::Budget { schedules: 3, seconds: 3600 };
-    let found = broken.budget(few).explore().failure.expect("it is noticed");
+    let found = broken.budget(few).explore().failure.expect("the bug is found");
     assert!(["hot loop", "quiet at rest"].contains(&&*found.oracle), "{}", found.report);
     if let Some(failure) = cured.budget(few).explore().failure {
         panic!("a false alarm:\n{}", failure.report);
     }
 }
 
-/// Two pages want one address. The broken one gives it to whoever comes first; the cure gives it to the first by name, whenever
-/// it comes.
+/// Two pages want the same address. The broken version gives it to the page that is reconciled first; the cured version
+/// gives it to the first page by name, regardless of the order.
 async fn take_address(page: Arc<Page>, cx: Context<Page>, is_cured: bool) -> Result<Action> {
     let rivals = pages(&cx).list(&ListParams::default()).await?;
     let winner = rivals.iter().min_by_key(|rival| rival.name_any());
@@ -137,9 +137,9 @@ async fn take_address(page: Arc<Page>, cx: Context<Page>, is_cured: bool) -> Res
     Ok(Action::await_change())
 }
 
-/// At rest each of the two pages looks after the address once per resync, which is no unrest.
+/// At rest, each of the two pages applies the address once per resync, which the oracles allow.
 #[test]
-fn an_address_of_whoever_comes_first() {
+fn an_address_that_the_first_writer_wins() {
     let [broken, cured] = [false, true].map(|is_cured| {
         Simulation::new(move || {
             let pages = Controller::<Page>::new()

@@ -1,4 +1,4 @@
-//! Status that says more than is true: a phase that outlives the spec it was about, and conditions of others that are replaced.
+//! Wrong status: a phase that describes a former spec, and conditions of others that are replaced.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use serde_json::json;
 use super::check;
 use crate::kinds::{Page, both, check_undisturbed};
 
-/// The broken one writes a phase when it succeeds, and nothing when it cannot.
+/// The broken version writes a phase if it succeeds, and nothing if it fails.
 async fn say_phase(page: Arc<Page>, cx: Context<Page>, is_cured: bool) -> Result<Action> {
     let phase = if page.spec.text == "bad" { "Refused" } else { "Ready" };
     if phase == "Refused" && !is_cured {
@@ -32,7 +32,7 @@ fn a_phase_that_outlives_its_spec() {
     check_undisturbed(pair, "path independence");
 }
 
-/// The broken one replaces the list of conditions.
+/// The broken version replaces the list of conditions.
 async fn replace_conditions(page: Arc<Page>, cx: Context<Page>, is_cured: bool) -> Result<Action> {
     let stored = page.status.as_ref().map(|status| status.base.conditions.clone()).unwrap_or_default();
     if stored.iter().any(|one| one.type_ == "Synced" && one.message == page.spec.text) {

@@ -11,10 +11,10 @@ use crate::kinds::{Page, both, child, config_maps, ensure};
 /// How long after its creation a page is published.
 const WAIT: Duration = Duration::from_secs(600);
 
-/// How punctual the broken one must be.
+/// By how much the broken version may be late.
 const PUNCTUAL_SECONDS: i64 = 60;
 
-/// The broken one publishes at its time, or never.
+/// The broken version publishes on time or never.
 async fn publish_at(page: Arc<Page>, cx: Context<Page>, is_cured: bool) -> Result<Action> {
     let Some(created) = &page.metadata.creation_timestamp else { return Ok(Action::await_change()) };
     let age = cx.now().duration_since(created.0).as_secs();

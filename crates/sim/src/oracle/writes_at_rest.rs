@@ -6,9 +6,9 @@ use crate::engine::{RunRecord, Setup};
 const HINT: &str = "compare before you write, and leave out of the comparison what changes by itself: times, counters, \
                     fields the server fills in";
 
-/// The number of requests in a day, for each object of the user, that is too many. A newly started operator may apply each object
-/// once, because it does not remember earlier applies, and once per resync (10 h). Every five hours is more often than that. Several
-/// objects of the user may share what is applied.
+/// The maximum number of equal requests in a day, for each object of the user. A newly started operator may apply an
+/// object once, because it does not remember earlier applies, and once per resync (10 h); a request every five hours
+/// exceeds the limit. Several objects of the user may share the applied object.
 const VAIN_MAX: u32 = 4;
 
 pub(super) fn judge(setup: &Setup, record: &RunRecord) -> Option<Alarm> {
