@@ -17,13 +17,13 @@ use homeostat_api::storage_identity::ResourceIdentity;
 use homeostat_core::{Clock, Entropy, Key};
 use homeostat_store::{Committed, Entry, Error, Expect, Op, SharedStore, Snapshot, Txn};
 
-use crate::admission::SeenKinds;
 use crate::auth::Authorizer;
 use crate::background_queue::{AbandonedCommit, BackgroundQueue, ReplacedEntry};
 use crate::conversion::Conversions;
 use crate::logs::LogSource;
 use crate::namespace_locks::NamespaceLocks;
 use crate::registry::Registry;
+use crate::seen_kinds::SeenKinds;
 use crate::stored::encode;
 use crate::streams::StreamSource;
 use crate::webhook_client::WebhookClient;
@@ -204,7 +204,9 @@ impl Backend {
         let steps = others.iter().map(|step| (&step.op, step.old.as_ref()));
         self.check_sizes([(&op, old)].into_iter().chain(steps))?;
         self.seen_kinds.observe(&key);
-        others.iter().for_each(|step| self.seen_kinds.observe(&step.key));
+        for step in &others {
+            self.seen_kinds.observe(&step.key);
+        }
         let mut txn = Txn::one(key.clone(), expect_unchanged(old), op);
         let mut replaced = vec![(key, old.cloned())];
         for step in others {

@@ -43,6 +43,7 @@ mod refusal_counts;
 mod refusal_log;
 mod registry;
 mod request;
+mod seen_kinds;
 pub mod serve;
 pub mod server;
 mod server_changes;

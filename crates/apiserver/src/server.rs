@@ -129,13 +129,6 @@ impl Builder {
         self
     }
 
-    /// Sets the certificate authority that is written into every namespace: the PEM, or one that is followed.
-    #[must_use]
-    pub fn root_ca(mut self, authority: impl Into<RootCa>) -> Self {
-        self.root_ca = authority.into();
-        self
-    }
-
     /// Limits the total size of all objects. The default is 2 GiB, as in etcd. Beyond the limit nothing can be added;
     /// writes that do not enlarge an object and deletions are still accepted.
     #[must_use]

@@ -493,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_of_a_list_come_one_by_one() {
+    fn objects_of_a_list_are_returned_one_by_one() {
         let items: Vec<Value> = (0..3).map(|n| json!({"metadata": {"name": n.to_string()}})).collect();
         let list = json!({"kind": "PodList", "metadata": {"continue": "abc", "resourceVersion": "7"}, "items": items});
         let mut expected: Vec<FoundJson> = items.iter().cloned().map(FoundJson::Item).collect();
@@ -518,7 +518,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_it_takes_grows_with_the_text_and_not_with_its_square() {
+    fn the_time_is_linear_in_the_length_of_the_text() {
         let text = json!({"metadata": {"name": "a"}, "status": "x".repeat(20_000_000)}).to_string();
         let limits = SizeLimits { text: 1 << 20, field: 2 << 20, object: 4 << 20, ..LIMITS };
         let mut reader = BoundedJson::new(DocumentShape::Object, limits);

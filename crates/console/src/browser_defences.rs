@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_this_machine_s_names_are_answered() {
+    fn only_requests_for_this_host_are_answered() {
         let check = |host: &str, expected: bool| {
             let mut headers = HeaderMap::new();
             headers.insert(header::HOST, host.parse().unwrap());
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn the_token_is_the_bearer_s() {
+    fn the_token_is_read_from_the_bearer_header() {
         let check = |value: &str, expected: Option<&str>| {
             let mut headers = HeaderMap::new();
             headers.insert(header::AUTHORIZATION, value.parse().unwrap());

@@ -194,16 +194,16 @@ mod tests {
     }
 
     #[test]
-    fn an_administrator_gets_in_whoever_else_is_there() {
+    fn an_administrator_can_always_connect() {
         let connections = Connections::default();
         let users: Vec<_> = (0..4).map(|number| fill(&connections, &format!("u{number}"))).collect();
         assert_eq!(users.iter().map(Vec::len).sum::<usize>(), VIEWERS_MAX);
         let strangers: Vec<_> = (0..2 * CONNECTIONS_MAX).map(|_| connections.accept().unwrap()).collect();
         for _ in 0..20 {
-            let connection = connections.accept().expect("a stranger is closed for it");
+            let connection = connections.accept().expect("an idle stranger is closed instead");
             assert!(connection.identify(viewer("root", true)) && !is_closing(&connection));
         }
-        assert!(users.iter().flatten().all(|(one, _)| !is_closing(one)), "who is busy stays");
+        assert!(users.iter().flatten().all(|(one, _)| !is_closing(one)), "busy connections stay open");
         drop(strangers);
     }
 

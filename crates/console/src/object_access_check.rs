@@ -183,8 +183,8 @@ mod tests {
         for number in 0..1000 {
             assert!(!rights.may_get(&key(&format!("n{number}")), now).await);
         }
-        assert!(!rights.may_get(&key("a"), now).await, "it was not asked for");
+        assert!(!rights.may_get(&key("a"), now).await, "the limit of questions is reached");
         assert_eq!(source.0.load(Ordering::Relaxed), QUESTIONS_MAX);
-        assert!(rights.may_get(&key("a"), now + ANSWER_AGE_MAX).await, "the answers are forgotten in time");
+        assert!(rights.may_get(&key("a"), now + ANSWER_AGE_MAX).await, "old answers are dropped");
     }
 }

@@ -28,7 +28,7 @@ pub(crate) fn redact(kind: &WatchedKind, mut object: Value) -> Value {
     object
 }
 
-/// Returns a journal record fit to be shown: changes as strings, and none of the fields of a Secret.
+/// Returns a journal record as it may be shown: changes as strings, and none of the fields of a Secret.
 pub(crate) fn redact_record(record: &Record) -> Value {
     let mut shown = serde_json::to_value(record).unwrap_or_default();
     let is_secret = |key: &Value| key.as_str().is_some_and(|key| key.starts_with("/secrets/"));
@@ -42,8 +42,8 @@ pub(crate) fn redact_record(record: &Record) -> Value {
     shown
 }
 
-/// Returns a write from the server's history fit to be shown: changes as strings, and for a Secret neither the changes
-/// nor the message of a refusal, which may quote it.
+/// Returns a write from the server's history as it may be shown: changes as strings, and for a Secret neither the
+/// changes nor the message of a refusal, which may quote it.
 pub(crate) fn redact_write(write: &WriteRecord) -> Value {
     let mut shown = serde_json::to_value(write).unwrap_or_default();
     let is_secret = write.target.group().is_empty() && write.target.resource() == "secrets";
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_journal_keeps_to_itself_what_was_written_into_a_secret() {
+    fn journal_records_do_not_show_what_was_written_into_a_secret() {
         let shown = |resource: &str| {
             let target = Key::new("", resource, "a", "x");
             let (object, outcome) = (Key::new("demo.dev", "things", "a", "x"), WriteOutcome::Skipped);

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_are_counted_and_given_back() {
+    fn slots_are_counted_and_released() {
         let (slots, root) = (StreamSlots::default(), viewer("root", true));
         let mut held: Vec<StreamSlot> = std::iter::from_fn(|| slots.take(&root)).collect();
         assert_eq!(held.len(), STREAMS_MAX);

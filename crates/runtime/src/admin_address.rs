@@ -75,6 +75,11 @@ impl AdminAddress {
         Some(Self { url: format!("http://{address}"), pod })
     }
 
+    /// Returns whether the operator runs in a Pod, where the addresses of this machine are those of its containers.
+    pub fn is_in_pod(&self) -> bool {
+        self.pod.is_some()
+    }
+
     /// Returns whether an announcement is this one.
     pub(crate) fn is_announced_as(&self, url: &str, pod: Option<&AdminPod>) -> bool {
         self.url == url && self.pod.as_ref() == pod

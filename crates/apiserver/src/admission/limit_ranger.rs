@@ -12,6 +12,7 @@ use super::plugin::{Mutate, Plugin, Validate};
 use super::pod_resources::{Amounts, parse_amounts, total};
 use super::request::is_kind;
 use super::{AdmissionRequest, Operation};
+use crate::seen_kinds::RareKind;
 use crate::stored::encode;
 
 pub(super) static PLUGIN: Plugin = Plugin {
@@ -153,7 +154,8 @@ fn count_entries(range: &Value) -> usize {
 /// Returns whether limits apply to this write. The amounts of an existing Pod's containers change only through a
 /// resize.
 fn is_concerned(request: &AdmissionRequest<'_>) -> bool {
-    if request.old.is_some_and(meta::is_deleting) {
+    let may_have_ranges = request.backend.seen_kinds.may_have(RareKind::LimitRange);
+    if !may_have_ranges || request.old.is_some_and(meta::is_deleting) {
         return false;
     }
     match (request.operation, request.subresource) {

@@ -31,7 +31,6 @@ mod request_authorizer;
 mod request_matching;
 mod resource_quota;
 mod runtime_class;
-mod seen_kinds;
 mod service_account;
 mod storage_object_in_use_protection;
 mod taint_nodes_by_condition;
@@ -48,7 +47,6 @@ use plugin::{Mutate, Plugin, Validate};
 use pod_security::PodSecurityConfig;
 pub(crate) use request::{AdmissionRequest, AdmissionWarnings, Operation, ReinvocationState, RequestOptions};
 pub(crate) use resource_quota::{limit_quotas, recalculate as recalculate_quotas};
-pub(crate) use seen_kinds::{RareKind, SeenKinds};
 
 /// All plugins, in kube-apiserver's order.
 static PLUGINS: [&Plugin; 19] = [

@@ -14,12 +14,11 @@ use homeostat_store::Snapshot;
 use serde_json::Value;
 
 use super::Admission;
-use super::RareKind;
 use super::reinvocation::Reinvocation;
-use super::request_matching::CONFIGURATION_GROUP;
 use crate::auth::Identity;
 use crate::backend::Backend;
 use crate::request::Query;
+use crate::seen_kinds::{CONFIGURATION_GROUP, RareKind};
 use crate::serve::SlotHandle;
 use crate::stored::encode;
 

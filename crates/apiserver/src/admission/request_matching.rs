@@ -10,12 +10,10 @@ use serde_json::Value;
 
 use super::AdmissionRequest;
 use super::request::is_kind;
+use crate::seen_kinds::CONFIGURATION_GROUP;
 
-/// The group of the objects that configure admission. They bypass webhooks and policies; otherwise a broken
-/// configuration could never be repaired.
-pub(super) const CONFIGURATION_GROUP: &str = "admissionregistration.k8s.io";
-
-/// Returns whether webhooks and policies can apply to a resource.
+/// Returns whether webhooks and policies can apply to a resource. The objects that configure admission bypass them, or
+/// a broken configuration could never be repaired.
 pub(super) fn is_admissible(resource: &Resource) -> bool {
     &*resource.group != CONFIGURATION_GROUP
 }

@@ -1,5 +1,5 @@
-//! Sets further options of a server: its audit log, address and certificate signer, and options that only stand-ins for
-//! other programs need (kube-apiserver alone, without its controller manager, as test suites start it).
+//! Further options of a server: its audit log, address, certificate signer and CA, and options that only stand-ins for other
+//! programs need (kube-apiserver alone, without its controller manager, as test suites start it).
 //!
 //! The more common options are next to the [`Builder`] itself.
 
@@ -10,6 +10,7 @@ use super::Builder;
 use crate::audit::AuditLog;
 use crate::background::BackgroundTasks;
 use crate::certificates::authority::CertificateAuthority;
+use crate::certificates::root_ca::RootCa;
 
 impl Builder {
     /// Sets the audit log. The default is none.
@@ -37,6 +38,13 @@ impl Builder {
     #[must_use]
     pub fn authority(mut self, authority: Option<Arc<CertificateAuthority>>) -> Self {
         self.authority = authority;
+        self
+    }
+
+    /// Sets the certificate authority that is written into every namespace: the PEM, or one that is followed.
+    #[must_use]
+    pub fn root_ca(mut self, authority: impl Into<RootCa>) -> Self {
+        self.root_ca = authority.into();
         self
     }
 

@@ -21,7 +21,7 @@ use crate::up::stop_on_signal;
 
 const FLAGS: KnownFlags = KnownFlags { values: KUBE_APISERVER_VALUES, switches: KUBE_APISERVER_SWITCHES };
 
-/// The flags that have an effect here, and those that need none: what they allow or tune is the case anyway.
+/// The flags that have an effect here, and those that need none because what they allow or set is always the case.
 const HEEDED: [&str; 39] = [
     "admission-control",
     "admission-control-config-file",

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_present_is_told_once_and_the_past_in_full() {
+    async fn the_present_merges_changes_and_the_past_keeps_all() {
         for (start, expected) in [(StreamStart::Now, vec![3, 2]), (StreamStart::Past(1), vec![1, 2, 3])] {
             let mut batch = ChangeBatch::new(start);
             let now = Instant::now();

@@ -1,23 +1,23 @@
-//! How fast the objects of one kind change, and what that means for a viewer.
+//! Measures how fast the objects of one kind change, and decides how they are shown to a viewer.
 //!
-//! **Invariant:** what a kind costs a viewer is bounded, however fast it changes: its watch ends after a burst, and the
-//! list that follows waits the longer the more objects it has.
+//! **Invariant:** the cost of a kind to a viewer is bounded, however fast the kind changes: its watch ends after a
+//! burst, and the pause before the next list grows with the number of its objects.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Changes in one [`WINDOW`] that nobody can follow: two thousand a second.
+/// The number of changes in one [`WINDOW`] that is too many to follow: two thousand per second.
 const BURST: u32 = 400;
 
-/// The time in which changes are counted.
+/// The period in which changes are counted.
 const WINDOW: Duration = Duration::from_millis(200);
 
 /// The pause before a list for every [`LISTED_PER_PAUSE`] objects: some milliseconds of work a second.
 const PAUSE: Duration = Duration::from_secs(1);
 const LISTED_PER_PAUSE: usize = 500;
 
-/// The longest pause: what a viewer waits at most to see the end of a burst.
+/// The longest pause, and the longest time that a viewer waits to see the end of a burst.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
 /// Counts the changes of a kind.
@@ -31,7 +31,7 @@ impl ChangeRate {
         Self { since: now, changes: 0 }
     }
 
-    /// Counts a change, and returns whether they come too fast to be shown one by one.
+    /// Counts a change, and returns whether changes arrive too fast to be shown one by one.
     pub(super) fn is_too_fast(&mut self, now: Instant) -> bool {
         if now.duration_since(self.since) > WINDOW {
             *self = Self::new(now);
@@ -41,7 +41,7 @@ impl ChangeRate {
     }
 }
 
-/// Returns how long a kind with this many objects rests before it is listed again.
+/// Returns how long to wait before a kind with this many objects is listed again.
 pub(super) fn pause_before_list(objects: usize) -> Duration {
     let pauses = 1 + objects / LISTED_PER_PAUSE;
     PAUSE_MAX.min(PAUSE.saturating_mul(u32::try_from(pauses).unwrap_or(u32::MAX)))

@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_ends_well_or_not() {
+    fn a_job_succeeds_or_fails() {
         let job = |kind: &str| json!({"status": {"conditions": [{"type": kind, "status": "True", "message": "too often"}]}});
         check("batch/jobs", &job("Failed"), "bad | Failed | too often");
         check("batch/jobs", &job("Complete"), "good | Complete | ");

@@ -90,6 +90,11 @@ impl ControllerActivity {
         }
     }
 
+    /// Returns whether it has workers, or has had an object to reconcile.
+    pub(super) fn has_worked(&self) -> bool {
+        self.workers > 0 || self.reconciles > 0 || !self.queued.is_empty() || !self.running.is_empty()
+    }
+
     fn end_run(&mut self, object: &Key, took: &std::time::Duration, at_ms: i64) {
         self.running.remove(object);
         self.reconciles += 1;

@@ -217,8 +217,10 @@ impl ActivityState {
             resource: resource.clone(),
             watch: watch.clone(),
         };
+        // The operator itself records what its watches deliver.
+        let controllers = self.controllers.iter().filter(|(_, one)| one.has_worked());
         OperatorFigures {
-            controllers: self.controllers.iter().map(|(name, one)| one.figures(name, now_ms)).collect(),
+            controllers: controllers.map(|(name, one)| one.figures(name, now_ms)).collect(),
             watches: self.watches.iter().map(watch).collect(),
             worlds: self.worlds.clone(),
         }

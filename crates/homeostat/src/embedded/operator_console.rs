@@ -87,8 +87,10 @@ impl ConsoleSource for ClusterSource {
 
     fn other_operators(&self, token: &str) -> Option<Arc<dyn OtherOperators>> {
         let client = client_of_viewer(self.client.clone(), bearer(token).ok()?);
-        let client = OperatorsClient::new(client, Some(token.to_owned()), self.clock);
-        let client = client.except(self.announced.clone());
+        // In a Pod, processes of the same user are other containers, which must not get the viewer's token.
+        let is_in_pod = self.announced.as_ref().is_some_and(AdminAddress::is_in_pod);
+        let own_token = Some(token.to_owned()).filter(|_| !is_in_pod);
+        let client = OperatorsClient::new(client, own_token, self.clock).except(self.announced.clone());
         Some(Arc::new(AnnouncedOperators { client, own: vec![self.journal.clone()] }))
     }
 }

@@ -51,7 +51,7 @@ impl AskFailure {
                  POD_NAMESPACE: then it is asked through the API server."
                 .to_owned(),
             (Self::Listener(_), _) => format!("{ended} If it runs, start it as the user of this process."),
-            (Self::NoToken, _) => "Use a kubeconfig with a token, or paste one into the page.".to_owned(),
+            (Self::NoToken, _) => "Open its own console, or use a kubeconfig with a token.".to_owned(),
             (Self::Refused { code: 403, .. }, Some(pod)) => {
                 format!("Ask for the right to get pods/proxy in the namespace {}.", pod.namespace)
             }

@@ -24,8 +24,9 @@ use serde_json::{Value, json};
 use self::usage::{ChargedKind, missing_resources, usage_of};
 use super::plugin::Plugin;
 use super::pod_resources::{Amounts, add, parse_amounts};
-use super::{AdmissionRequest, Operation, RareKind};
+use super::{AdmissionRequest, Operation};
 use crate::backend::CommitStep;
+use crate::seen_kinds::RareKind;
 use crate::stored::encode;
 
 pub(crate) use limits::limit_quotas;

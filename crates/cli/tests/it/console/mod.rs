@@ -1,10 +1,11 @@
 //! The web console of `homeostat up --console`, as seen by a browser and by unauthenticated clients.
 //!
-//! `pages`, `faults`, `recording` and `figures` drive a real Chromium with the scripts in `crates/console/web/test`; if
+//! `pages`, `operators`, `faults`, `recording` and `figures` drive a real Chromium with the scripts in `crates/console/web/test`; if
 //! it is not installed, they are visibly skipped, and fail in CI. `wire` needs no browser.
 
 mod faults;
 mod figures;
+mod operators;
 mod pages;
 mod recording;
 mod wire;

@@ -13,18 +13,18 @@ use super::ConsoleServer;
 use crate::server::PATIENCE;
 
 /// A response: its head, and the stream of its body.
-struct WireAnswer {
+pub(super) struct WireAnswer {
     head: String,
     body: BufReader<TcpStream>,
 }
 
 impl WireAnswer {
-    fn code(&self) -> &str {
+    pub(super) fn code(&self) -> &str {
         self.head.split(' ').nth(1).unwrap()
     }
 
     /// Reads frames until one with this name arrives; returns all data lines read.
-    async fn read_until(&mut self, event: &str) -> String {
+    pub(super) async fn read_until(&mut self, event: &str) -> String {
         let mut text = String::new();
         let reading = async {
             while !text.contains(&format!("event: {event}\n")) {
@@ -37,7 +37,7 @@ impl WireAnswer {
     }
 }
 
-async fn ask(console: &ConsoleServer, path: &str, headers: &[(&str, &str)]) -> WireAnswer {
+pub(super) async fn ask(console: &ConsoleServer, path: &str, headers: &[(&str, &str)]) -> WireAnswer {
     let (address, _) = console.address_and_token();
     let mut stream = TcpStream::connect(address.trim_start_matches("http://")).await.unwrap();
     let has_host = headers.iter().any(|(name, _)| *name == "Host");

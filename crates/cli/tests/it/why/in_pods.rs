@@ -30,7 +30,7 @@ fn kubeconfig_of(server: &Server, folder: &Path, token: &str) -> PathBuf {
 }
 
 /// Starts the operator as a Pod, with an account of its own.
-async fn start_pod(server: &Server, folder: &Path) {
+pub(crate) async fn start_pod(server: &Server, folder: &Path) {
     create(server, folder, RIGHTS).await;
     told(server, &["create", "serviceaccount", "faulty"]).await;
     let account = "--serviceaccount=default:faulty";

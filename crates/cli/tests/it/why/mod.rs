@@ -3,7 +3,7 @@
 
 mod admission;
 mod faulty_operator;
-mod in_pods;
+pub(crate) mod in_pods;
 pub(crate) mod operators;
 mod pods;
 mod readers;

@@ -10,7 +10,8 @@ use homeostat_api::storage_identity::ResourceIdentity;
 use homeostat_core::Key;
 use homeostat_store::Snapshot;
 
-use super::request_matching::CONFIGURATION_GROUP;
+/// The group of webhook configurations, admission policies and their bindings.
+pub(crate) const CONFIGURATION_GROUP: &str = "admissionregistration.k8s.io";
 
 /// Kinds that most servers have no object of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
