@@ -8,13 +8,11 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use futures::stream::{self, BoxStream};
 use futures::{Stream, StreamExt as _};
-use homeostat_core::Clock;
 use serde_json::Value;
 
 use crate::bounded_json::{BoundedJson, DocumentShape, FoundJson, OBJECT_LIMITS, SizeLimits};
 use crate::console_source::{ApiAnswer, ApiRequest, ConsoleSource};
-use crate::viewer_login::Viewer;
-use crate::viewer_operators::{OperatorAnswerCache, ViewerOperators};
+use crate::viewer_operators::ViewerOperators;
 
 const JSON: &str = "application/json";
 /// The media type of aggregated discovery, which lists all kinds of all groups in one response.
@@ -60,13 +58,8 @@ impl ViewerApi {
     }
 
     /// Adds the operators of other processes, as this viewer sees them.
-    pub(crate) fn with_operators(
-        mut self,
-        cache: &OperatorAnswerCache,
-        viewer: &Viewer,
-        clock: Clock,
-    ) -> Self {
-        self.operators = cache.of_viewer(&*self.source, &self.token, &viewer.namespaces, clock);
+    pub(crate) fn with_operators(mut self, operators: Option<Arc<ViewerOperators>>) -> Self {
+        self.operators = operators;
         self
     }
 

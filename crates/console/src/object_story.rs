@@ -24,7 +24,7 @@ use crate::console_source::ConsoleSource;
 use crate::event_stream_frame::{ALIVE, frame};
 use crate::kinds::WatchedKind;
 use crate::object_access_check::{ANSWER_AGE_MAX, ObjectAccessCheck};
-use crate::other_journals::OtherJournals;
+use crate::other_journals::{OtherJournals, RECORDS_MAX};
 use crate::redact::{redact, redact_record, redact_write};
 use crate::row::Row;
 
@@ -33,9 +33,6 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// The number of reads after which a quiet stream sends a keep-alive comment.
 const ALIVE_LOOKS: u32 = 15;
-
-/// The maximum number of records to send; older ones are left out.
-pub(crate) const RECORDS_MAX: usize = 400;
 
 /// The maximum number of writes to send from the server's history; older ones are left out.
 const WRITES_MAX: usize = 100;

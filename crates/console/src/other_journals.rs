@@ -10,9 +10,11 @@ use homeostat_core::write_history::OperatorJournal;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::object_story::RECORDS_MAX;
 use crate::repeated_question::{RepeatedQuestion, SharedAnswers};
 use crate::viewer_operators::ViewerOperators;
+
+/// The maximum number of records about an object to show; older ones are left out.
+pub(crate) const RECORDS_MAX: usize = 400;
 
 /// The journals of other processes about one object.
 pub(crate) struct OtherJournals {

@@ -137,7 +137,8 @@ impl Console {
             ConnectionViewer { user: viewer.user.clone(), is_administrator: viewer.is_administrator };
         let slot = self.0.slots.take(&viewer);
         let slot = slot.ok_or_else(|| refusal(StatusCode::TOO_MANY_REQUESTS, TOO_MANY_PAGES))?;
-        let api = api.with_operators(&self.0.answers, &viewer, self.0.clock);
+        let (source, namespaces) = (&*self.0.source, &viewer.namespaces);
+        let api = api.with_operators(self.0.answers.of_viewer(source, token, namespaces, self.0.clock));
         let answer = match page {
             "now" => Ok(self.open_live(api, viewer, None, slot)),
             "past" => self.open_past(api, viewer, slot).await,
