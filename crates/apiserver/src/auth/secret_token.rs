@@ -4,17 +4,16 @@
 //! **Invariant:** a token that was removed from its Secret is refused, and so is a token whose Secret or account is
 //! gone or has been replaced by another one with the same name.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use homeostat_core::Key;
 use homeostat_store::Snapshot;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::AUTHENTICATED;
 use super::Identity;
 use super::impersonate::service_account_groups;
 use super::rbac_index::SERVICE_ACCOUNT_PREFIX;
 use super::service_account::{AcceptedToken, TokenIssuer};
+use crate::stored::labels_and_owners::LabelsAndOwners;
 
 /// The issuer of such tokens, regardless of the server's own issuer name.
 const ISSUER: &str = "kubernetes/serviceaccount";
@@ -68,14 +67,10 @@ impl TokenIssuer {
 fn is_held(snapshot: &Snapshot, about: &SecretToken<'_>, token: &str) -> bool {
     let get = |resource: &str, name: &str| {
         let entry = snapshot.get(&Key::new("", resource, about.namespace, name))?;
-        let object = serde_json::from_slice::<Value>(&entry.bytes).ok()?;
-        object["metadata"]["deletionTimestamp"].is_null().then_some(object)
+        LabelsAndOwners::token_fields(entry).filter(|object| object.deletion_timestamp.is_none())
     };
-    let held = get("secrets", about.secret)
-        .and_then(|secret| STANDARD.decode(secret["data"]["token"].as_str()?).ok());
-    held.is_some_and(|held| held == token.as_bytes())
-        && get("serviceaccounts", about.account)
-            .is_some_and(|account| account["metadata"]["uid"] == about.uid)
+    get("secrets", about.secret).is_some_and(|secret| secret.has_token(token))
+        && get("serviceaccounts", about.account).is_some_and(|account| *account.uid == *about.uid)
 }
 
 fn identity(about: &SecretToken<'_>) -> Identity {

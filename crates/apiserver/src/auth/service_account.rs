@@ -23,6 +23,8 @@ use super::impersonate::service_account_groups;
 use super::jwt::TokenKeys;
 use super::rbac_index::SERVICE_ACCOUNT_PREFIX;
 use super::rule::quoted;
+use crate::stored::labels_and_owners::LabelsAndOwners;
+use crate::stored::token_fields::TokenFields;
 
 /// The issuer of the tokens, and their audience unless the request names a different one.
 pub const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
@@ -92,19 +94,6 @@ struct ObjectReference {
     name: String,
     #[serde(default)]
     uid: String,
-}
-
-#[derive(Deserialize)]
-struct StoredObject {
-    metadata: StoredMetadata,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct StoredMetadata {
-    #[serde(default)]
-    uid: String,
-    deletion_timestamp: Option<Timestamp>,
 }
 
 impl TokenIssuer {
@@ -246,8 +235,8 @@ impl TokenIssuer {
             identity.name.strip_prefix(SERVICE_ACCOUNT_PREFIX).and_then(|name| name.split_once(':'));
         // An impersonated account has no uid, and need not exist.
         let Some((namespace, name)) = account.filter(|_| !identity.uid.is_empty()) else { return true };
-        let stored = stored_metadata(&self.store.snapshot(), "serviceaccounts", namespace, name);
-        stored.is_some_and(|object| object.uid == identity.uid)
+        let stored = stored_fields(&self.store.snapshot(), "serviceaccounts", namespace, name);
+        stored.is_some_and(|object| *object.uid == *identity.uid)
     }
 
     fn check_bound(&self, bound: &BoundObjects) -> Result<(), String> {
@@ -262,9 +251,9 @@ impl TokenIssuer {
         ];
         for (resource, namespace, reference) in objects {
             let Some(reference) = reference else { continue };
-            let stored = stored_metadata(&snapshot, resource, namespace, &reference.name);
+            let stored = stored_fields(&snapshot, resource, namespace, &reference.name);
             let is_good = stored.is_some_and(|object| {
-                object.uid == reference.uid
+                *object.uid == *reference.uid
                     && object.deletion_timestamp.is_none_or(|at| at >= self.clock.now() - LEEWAY)
             });
             if !is_good {
@@ -294,19 +283,19 @@ fn identity(claims: &TokenClaims) -> Identity {
     Identity { name, uid: serviceaccount.uid.clone(), groups, extra }
 }
 
-fn stored_metadata(
+/// Returns what is known about a stored object, which is parsed once and not for each request.
+fn stored_fields(
     snapshot: &Snapshot,
     resource: &str,
     namespace: &str,
     name: &str,
-) -> Option<StoredMetadata> {
-    let entry = snapshot.get(&Key::new("", resource, namespace, name))?;
-    serde_json::from_slice::<StoredObject>(&entry.bytes).ok().map(|stored| stored.metadata)
+) -> Option<Arc<TokenFields>> {
+    LabelsAndOwners::token_fields(snapshot.get(&Key::new("", resource, namespace, name))?)
 }
 
 fn uid_of(snapshot: &Snapshot, resource: &str, namespace: &str, name: &str) -> Result<String, Status> {
-    stored_metadata(snapshot, resource, namespace, name)
-        .map(|object| object.uid)
+    stored_fields(snapshot, resource, namespace, name)
+        .map(|object| object.uid.to_string())
         .ok_or_else(|| Status::not_found(&ResourceName { group: "", resource, name }))
 }
 

@@ -1,12 +1,14 @@
 //! Keeps the labels and owners of an object next to its bytes, so that selectors and the garbage collector need not
-//! parse it again.
+//! parse it again; and of the objects that tokens depend on, what the check of a token needs.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use homeostat_store::Entry;
 use serde::Deserialize;
 use serde_json::Value;
+
+use super::token_fields::TokenFields;
 
 /// The labels and owners of one stored object.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -15,6 +17,8 @@ pub(crate) struct LabelsAndOwners {
     pub(crate) labels: Box<[(Box<str>, Box<str>)]>,
     /// The uids of its owners.
     pub(crate) owners: Box<[Box<str>]>,
+    /// Read when a token is first checked. An entry has only one view, so this is a part of it.
+    token_fields: OnceLock<Option<Arc<TokenFields>>>,
 }
 
 #[derive(Deserialize)]
@@ -46,6 +50,7 @@ impl LabelsAndOwners {
                 .map(|(key, value)| (boxed(key), boxed(value.as_str().unwrap_or_default())))
                 .collect(),
             owners: owners.filter_map(|owner| owner["uid"].as_str()).map(boxed).collect(),
+            token_fields: OnceLock::new(),
         }
     }
 
@@ -57,8 +62,15 @@ impl LabelsAndOwners {
             Self {
                 labels: shape.metadata.labels.into_iter().collect(),
                 owners: shape.metadata.owner_references.into_iter().map(|owner| owner.uid).collect(),
+                token_fields: OnceLock::new(),
             }
         })
+    }
+
+    /// Returns what token checks need from a stored entry, parsed at most once; `None` if it is not an object.
+    pub(crate) fn token_fields(entry: &Entry) -> Option<Arc<TokenFields>> {
+        let view = Self::from_entry(entry);
+        view.token_fields.get_or_init(|| TokenFields::parse(&entry.bytes).map(Arc::new)).clone()
     }
 
     /// Returns the value of a label.
@@ -87,5 +99,14 @@ mod tests {
         let view = LabelsAndOwners::from_object(&object);
         assert_eq!(*LabelsAndOwners::from_entry(&entry), view);
         assert_eq!((view.label("b"), view.label("c")), (Some("2"), None));
+    }
+
+    #[test]
+    fn what_a_token_needs_is_parsed_once() {
+        let value = homeostat_store::Value::plain(r#"{"metadata": {"uid": "u"}}"#);
+        let entry = Entry::new(Key::new("", "serviceaccounts", "d", "x"), Revision::new(1), &value);
+        let [one, other] = [0, 1].map(|_| LabelsAndOwners::token_fields(&entry).unwrap());
+        assert!(Arc::ptr_eq(&one, &other));
+        assert_eq!(&*one.uid, "u");
     }
 }

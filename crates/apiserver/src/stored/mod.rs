@@ -1,6 +1,8 @@
 //! Handles objects as they are stored: encoded once ([`encode`]), read in the requested version ([`convert`]), with the
-//! labels and owners that selectors need ([`labels_and_owners`]).
+//! labels and owners that selectors need ([`labels_and_owners`]) and the fields that token checks need
+//! ([`token_fields`]).
 
 pub(crate) mod convert;
 pub(crate) mod encode;
 pub(crate) mod labels_and_owners;
+pub(crate) mod token_fields;

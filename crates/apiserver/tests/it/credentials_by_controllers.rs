@@ -13,6 +13,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use serde_json::{Value, json};
 
+use crate::processor_time::ProcessorTime;
 use crate::test_server::{MERGE, TestServer};
 
 const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
@@ -167,4 +168,53 @@ async fn a_token_is_refused_once_its_secret_is_gone() {
     assert!(issuing.authenticator.accept(&token, &[]).is_ok());
     plane.ask("DELETE", &path, Value::Null).await.expect(200);
     assert!(issuing.authenticator.accept(&token, &[]).is_err());
+}
+
+/// How often a token is checked to measure it.
+const CHECKS: u32 = 50;
+
+/// Creates an account with this many `imagePullSecrets`, and a Secret with this many other keys; returns its two kinds
+/// of tokens: the one in the Secret, and one that is bound to the Secret.
+async fn tokens_of_account(issuing: &Issuing, name: &str, entries: usize) -> [String; 2] {
+    let account = json!({"metadata": {"name": name}, "imagePullSecrets": vec![json!({}); entries]});
+    issuing.plane.post(ACCOUNTS, account).await.expect(201);
+    let data: serde_json::Map<_, _> = (0..entries).map(|at| (format!("k{at}"), json!(""))).collect();
+    let secret = json!({"metadata": {"name": name, "annotations": {"kubernetes.io/service-account.name": name}},
+        "type": "kubernetes.io/service-account-token", "data": data});
+    issuing.plane.post(SECRETS, secret).await.expect(201);
+    let path = format!("{SECRETS}/{name}");
+    let filled = issuing.plane.until(&path, |answer| answer.body["data"]["token"].is_string()).await.body;
+    let held = STANDARD.decode(filled["data"]["token"].as_str().unwrap()).unwrap();
+    let bound = json!({"spec": {"boundObjectRef": {"kind": "Secret", "apiVersion": "v1", "name": name}}});
+    let issuer = issuing.authenticator.issuer().unwrap();
+    let bound = issuer.request("default", name, bound).unwrap();
+    [String::from_utf8(held).unwrap(), bound["status"]["token"].as_str().unwrap().to_owned()]
+}
+
+/// The check of a token comes before any limit on its user, so it must not cost more for users who write large objects.
+#[tokio::test]
+async fn a_token_of_a_large_account_is_checked_as_fast_as_any_other() {
+    let issuing = start().await;
+    let large = tokens_of_account(&issuing, "large", 40_000).await;
+    let small = tokens_of_account(&issuing, "small", 1).await;
+    let time_checks = |token: &str| {
+        issuing.authenticator.accept(token, &[]).unwrap();
+        let started = ProcessorTime::start();
+        for _ in 0..CHECKS {
+            issuing.authenticator.accept(token, &[]).unwrap();
+        }
+        started.elapsed()
+    };
+    let account = issuing.plane.get(&format!("{ACCOUNTS}/large")).await.expect(200).to_string();
+    let started = ProcessorTime::start();
+    assert!(serde_json::from_str::<Value>(&account).is_ok());
+    let parse = started.elapsed();
+    for (large, small) in large.iter().zip(&small) {
+        let (took, usual) = (time_checks(large), time_checks(small));
+        let allowed = 2 * usual + parse * CHECKS / 5;
+        assert!(
+            took < allowed,
+            "{CHECKS} checks took {took:?}, {usual:?} for a small account; one parse {parse:?}"
+        );
+    }
 }
