@@ -84,6 +84,40 @@ pub fn encode(object: &Value) -> Option<Vec<u8>> {
     Some(write::envelope(api_version, kind, &raw))
 }
 
+/// Encodes a list object by object, so that only one of them is in memory beside the bytes.
+pub struct ListEncoder {
+    api_version: String,
+    kind: String,
+    message: &'static MessageType,
+    raw: Vec<u8>,
+}
+
+impl ListEncoder {
+    /// Begins a list with this kind and metadata, with room for this many bytes. Returns `None` if the kind has no
+    /// message.
+    pub fn new(head: &Value, bytes: usize) -> Option<Self> {
+        let text = |name: &str| head[name].as_str().unwrap_or_default().to_owned();
+        let (api_version, kind) = (text("apiVersion"), text("kind"));
+        let message = MessageType::of_kind(&api_version, &kind)?;
+        let mut raw = Vec::with_capacity(bytes);
+        raw.extend(write::message(head.as_object()?, message));
+        Some(Self { api_version, kind, message, raw })
+    }
+
+    /// Adds an object.
+    pub fn add(&mut self, item: Value) {
+        // The fields of a message that is written in parts are those of its parts, one after the other.
+        let part = Map::from_iter([("items".to_owned(), Value::Array(vec![item]))]);
+        self.raw.extend(write::message(&part, self.message));
+    }
+
+    /// Returns the list in its envelope, in pieces that are sent one after the other.
+    pub fn into_pieces(self) -> [Vec<u8>; 3] {
+        let (start, end) = write::envelope_around(&self.api_version, &self.kind, self.raw.len());
+        [start, self.raw, end]
+    }
+}
+
 /// Appends a watch event: its length, then its type and the object in its envelope. Appends nothing if the object's
 /// kind has no message.
 pub fn event_into(bytes: &mut Vec<u8>, kind: &str, object: &Value) {
@@ -108,6 +142,20 @@ mod tests {
     fn check(object: &Value) {
         let bytes = encode(object).expect("the kind has a message");
         assert_eq!(decode(&bytes, "", "").expect("our own bytes read"), *object);
+    }
+
+    #[test]
+    fn a_list_in_parts_is_the_same_as_a_whole_one() {
+        let map = |name: &str| json!({"metadata": {"name": name}, "data": {"a": "b", "c": ""}});
+        for items in [vec![], vec![map("one")], vec![map("one"), map("two")]] {
+            let metadata = json!({"resourceVersion": "7", "continue": "next"});
+            let mut list = json!({"kind": "ConfigMapList", "apiVersion": "v1", "metadata": metadata});
+            let mut parts = ListEncoder::new(&list, 10).expect("the kind has a message");
+            items.iter().for_each(|item| parts.add(item.clone()));
+            list["items"] = items.into();
+            assert_eq!(parts.into_pieces().concat(), encode(&list).expect("the kind has a message"));
+        }
+        assert!(ListEncoder::new(&json!({"kind": "MugList", "apiVersion": "demo.dev/v1"}), 0).is_none());
     }
 
     /// The bytes come from kube-apiserver.

@@ -79,7 +79,12 @@ pub(super) fn put_fixed64(bytes: &mut Vec<u8>, number: u32, value: u64) {
 
 /// Appends a field of bytes: a string, a message or raw bytes.
 pub(super) fn put_bytes(bytes: &mut Vec<u8>, number: u32, value: &[u8]) {
-    put_varint(bytes, u64::from(number) << 3 | 2);
-    put_varint(bytes, value.len() as u64);
+    put_length(bytes, number, value.len());
     bytes.extend_from_slice(value);
+}
+
+/// Appends the beginning of a field of bytes, of which this many follow.
+pub(super) fn put_length(bytes: &mut Vec<u8>, number: u32, length: usize) {
+    put_varint(bytes, u64::from(number) << 3 | 2);
+    put_varint(bytes, length as u64);
 }

@@ -7,19 +7,27 @@ use serde_json::{Map, Value};
 use super::MAGIC;
 use super::table::{Cardinality, FieldType, MessageField, MessageType};
 use super::well_known::WellKnown;
-use super::wire::{put_bytes, put_fixed64, put_number};
+use super::wire::{put_bytes, put_fixed64, put_length, put_number};
 
 /// Wraps the bytes of an object in an envelope that names its kind.
 pub(super) fn envelope(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
+    let (mut bytes, end) = envelope_around(api_version, kind, raw.len());
+    bytes.extend_from_slice(raw);
+    bytes.extend_from_slice(&end);
+    bytes
+}
+
+/// Returns what an envelope has before and after the bytes of its object, of which there are this many.
+pub(super) fn envelope_around(api_version: &str, kind: &str, length: usize) -> (Vec<u8>, Vec<u8>) {
     let mut type_meta = Vec::new();
     put_bytes(&mut type_meta, 1, api_version.as_bytes());
     put_bytes(&mut type_meta, 2, kind.as_bytes());
-    let mut bytes = MAGIC.to_vec();
-    put_bytes(&mut bytes, 1, &type_meta);
-    put_bytes(&mut bytes, 2, raw);
-    put_bytes(&mut bytes, 3, b"");
-    put_bytes(&mut bytes, 4, b"");
-    bytes
+    let (mut start, mut end) = (MAGIC.to_vec(), Vec::new());
+    put_bytes(&mut start, 1, &type_meta);
+    put_length(&mut start, 2, length);
+    put_bytes(&mut end, 3, b"");
+    put_bytes(&mut end, 4, b"");
+    (start, end)
 }
 
 /// Returns the bytes of a message with these JSON fields.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use homeostat_api::encode;
 use homeostat_api::negotiate::{self, AnswerEncoding, ObjectForm, Representation};
-use homeostat_api::protobuf;
+use homeostat_api::protobuf::{self, ListEncoder};
 use homeostat_api::response_forms::{FormRenderer, ListMeta};
 use homeostat_api::status::Status;
 use homeostat_store::Entry;
@@ -156,25 +156,36 @@ impl Answer {
     }
 
     /// Responds with a list in a form other than that of its objects, in the requested encoding.
-    pub(super) fn items(call: &AuthorizedRequest, items: ListItems) -> Self {
-        match call.accepted.media {
+    pub(super) fn items(call: &AuthorizedRequest, items: ListItems) -> Result<Self, Status> {
+        Ok(match call.accepted.media {
             AnswerEncoding::Json if !call.accepted.pretty => {
                 Self::body(200, "application/json", items.into_body())
             }
-            _ => Self::formed(call, 200, items.into_bytes()),
+            _ => Self::formed(call, 200, items.into_bytes()?),
+        })
+    }
+
+    /// Responds with a list of stored objects as protobuf; `None` if their kind has no message. Each object is parsed
+    /// when its turn comes and then dropped.
+    pub(super) fn protobuf_list(
+        call: &AuthorizedRequest,
+        entries: &[Arc<Entry>],
+        meta: &ListMeta<'_>,
+    ) -> Option<Self> {
+        let bytes = entries.iter().map(|entry| entry.bytes.len()).sum();
+        let mut list = ListEncoder::new(&list_head(call, meta), bytes)?;
+        for entry in entries {
+            list.add(convert::decode_in_version(&call.resource, entry));
         }
+        let pieces = list.into_pieces().into_iter().map(Bytes::from).collect();
+        Some(Self::body(200, protobuf::CONTENT_TYPE, Body::Pieces(pieces)))
     }
 
     /// Responds with a list of objects that are not sent as stored bytes.
     pub(super) fn list(call: &AuthorizedRequest, items: Vec<Value>, meta: &ListMeta<'_>) -> Self {
-        let resource = &call.resource;
         let items = items.into_iter().map(|item| without_type(call, item)).collect::<Vec<_>>();
-        let mut metadata = serde_json::to_value(meta).expect("a list's metadata always encodes");
-        if resource.is_custom() && meta.next.is_empty() {
-            metadata["continue"] = "".into();
-        }
-        let list = json!({"kind": resource.list_kind(), "apiVersion": resource.api_version(),
-            "metadata": metadata, "items": items});
+        let mut list = list_head(call, meta);
+        list["items"] = items.into();
         Self::value(call, 200, &list)
     }
 
@@ -217,6 +228,16 @@ impl AuthorizedRequest {
         };
         self.accepted.form == ObjectForm::Object && is_json && !self.accepted.pretty
     }
+}
+
+/// Returns a list without its items.
+fn list_head(call: &AuthorizedRequest, meta: &ListMeta<'_>) -> Value {
+    let resource = &call.resource;
+    let mut metadata = serde_json::to_value(meta).expect("a list's metadata always encodes");
+    if resource.is_custom() && meta.next.is_empty() {
+        metadata["continue"] = "".into();
+    }
+    json!({"kind": resource.list_kind(), "apiVersion": resource.api_version(), "metadata": metadata})
 }
 
 /// Removes the kind and version, which items of built-in lists do not have.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use homeostat_api::field::{Error, Errors, FieldPath};
+use homeostat_api::negotiate::AnswerEncoding;
 use homeostat_api::response_forms::ListMeta;
 use homeostat_api::status::Status;
 use homeostat_core::{Key, Revision};
@@ -10,7 +11,7 @@ use homeostat_store::{Entry, Error as StoreError, Snapshot};
 use serde_json::{Value, json};
 
 use super::get::revision_too_large;
-use super::list_items::ListItems;
+use super::list_items::{ListItems, check_whole_list};
 use super::request_selectors::RequestSelectors;
 use super::{Answer, AuthorizedRequest};
 use crate::continue_token::{ContinueToken, TokenSnapshot};
@@ -69,8 +70,14 @@ impl SelectedEntries {
             remaining_item_count: head["remainingItemCount"].as_i64(),
         };
         if let Some(view) = call.view() {
-            return Ok(Answer::items(call, ListItems::viewed(call, view, &meta, entries)?));
+            return Answer::items(call, ListItems::viewed(call, view, &meta, entries)?);
         }
+        if call.accepted.media == AnswerEncoding::Protobuf
+            && let Some(answer) = Answer::protobuf_list(call, &entries, &meta)
+        {
+            return Ok(answer);
+        }
+        check_whole_list(entries.iter().map(|entry| entry.bytes.len()).sum())?;
         let items = entries.iter().map(|entry| convert::decode_in_version(&call.resource, entry)).collect();
         Ok(Answer::list(call, items, &meta))
     }

@@ -34,6 +34,21 @@ pub(super) const PIECE_WORK_MAX: usize = 512 * 1024;
 /// The number of bytes that are parsed in about the time that one evaluation step takes.
 const BYTES_PER_STEP: usize = 8;
 
+/// The maximum size of a list that is parsed as a whole (YAML, indented JSON, other forms as protobuf), as JSON: about
+/// 150 MB in memory.
+const WHOLE_LIST_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// Refuses a list that is too large to be parsed as a whole.
+pub(super) fn check_whole_list(bytes: usize) -> Result<(), Status> {
+    if bytes <= WHOLE_LIST_BYTES_MAX {
+        return Ok(());
+    }
+    let most = WHOLE_LIST_BYTES_MAX / 1024 / 1024;
+    Err(Status::too_large(format!(
+        "lists of more than {most} MiB are only sent as JSON that is not indented: accept application/json, or use limit to get the list page by page"
+    )))
+}
+
 /// A list that is being sent.
 pub(super) struct ListItems {
     resource: Arc<Resource>,
@@ -164,13 +179,14 @@ impl ListItems {
         Body::List(stream::iter([first]).chain(rest).boxed(), kept)
     }
 
-    /// Returns the whole list.
-    pub(super) fn into_bytes(mut self) -> Vec<u8> {
+    /// Returns the whole list. Refuses one that is too large for that.
+    pub(super) fn into_bytes(mut self) -> Result<Vec<u8>, Status> {
         let mut whole = Vec::new();
         while !self.is_done {
             whole.extend_from_slice(&self.piece());
+            check_whole_list(whole.len())?;
         }
-        whole
+        Ok(whole)
     }
 
     /// Returns the next piece while the list is sent.
