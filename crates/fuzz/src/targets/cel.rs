@@ -127,7 +127,7 @@ impl Target for Cel {
             (value.map(|value| value.to_json()), left)
         };
         // The first evaluation also pays for compiling the literal patterns, which are kept.
-        evaluate();
+        let _ = evaluate();
         let (value, left) = evaluate();
         require(left <= budget, || format!("the budget grew: {left} of {budget}"))?;
         require_equal("evaluated twice", &(comparable(&value), left), &{
