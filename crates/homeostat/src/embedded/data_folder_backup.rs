@@ -2,7 +2,7 @@
 //!
 //! **Invariant:** a backup is the state at one point in time, even while a server writes to the folder, and contains
 //! every write that was acknowledged before it began. A restore writes only to an empty folder, after checking the
-//! whole file.
+//! whole file; a folder that it did not finish is refused until it is restored again.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write as _};
@@ -13,11 +13,12 @@ use homeostat_apiserver::data_migrations;
 use homeostat_store::disk;
 use homeostat_store::disk::backup_file::{Attachment, Backup};
 
+use super::unfinished_restore::{MarkedFolder, check_restored};
 use super::{Error, PKI_FOLDER, STORE_FOLDER};
 
 /// Only the owner may read keys and objects.
-const FILE_MODE: u32 = 0o600;
-const FOLDER_MODE: u32 = 0o700;
+pub(super) const FILE_MODE: u32 = 0o600;
+pub(super) const FOLDER_MODE: u32 = 0o700;
 
 /// A summary of what was backed up or restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +39,7 @@ impl BackupSummary {
 /// Writes everything in a data folder, except Pods' volumes and logs, to a new file. A server may be using the folder.
 /// This function blocks.
 pub fn backup(data_dir: &Path, file: &Path) -> Result<BackupSummary, Error> {
+    check_restored(data_dir)?;
     let attachments = read_pki(&data_dir.join(PKI_FOLDER));
     let attachments = attachments.map_err(|source| Error::file(&data_dir.join(PKI_FOLDER), source))?;
     let backup = Backup::of_folder(&data_dir.join(STORE_FOLDER), attachments, &store_config())?;
@@ -45,16 +47,16 @@ pub fn backup(data_dir: &Path, file: &Path) -> Result<BackupSummary, Error> {
     Ok(BackupSummary::of(&backup))
 }
 
-/// Creates a data folder from a backup file. The folder must be empty or not exist. This function blocks.
+/// Creates a data folder from a backup file. The folder must be empty or not exist, or contain what an interrupted
+/// restore left. This function blocks.
 pub fn restore(file: &Path, data_dir: &Path) -> Result<BackupSummary, Error> {
     let backup = Backup::read(file, data_migrations::CONTENTS)?;
-    if fs::read_dir(data_dir).is_ok_and(|mut entries| entries.next().is_some()) {
-        return Err(Error::file(data_dir, io::Error::from(io::ErrorKind::DirectoryNotEmpty)));
-    }
     let summary = BackupSummary::of(&backup);
+    let folder = MarkedFolder::create(data_dir)?;
     let pki = data_dir.join(PKI_FOLDER);
     write_pki(&pki, backup.attachments()).map_err(|source| Error::file(&pki, source))?;
     backup.restore_to(&data_dir.join(STORE_FOLDER), &store_config())?;
+    folder.finish()?;
     Ok(summary)
 }
 

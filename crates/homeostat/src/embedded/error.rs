@@ -32,6 +32,16 @@ pub enum Error {
         /// The system's error.
         source: std::io::Error,
     },
+    /// A backup was restored into the folder only in part, or is still being restored.
+    #[error(
+        "{0}: a restore into this folder has not finished, so objects are missing; wait for it or, if it was \
+         interrupted, run homeostat restore FILE --data-dir {0} again, or remove the folder to start empty",
+        folder.display()
+    )]
+    UnfinishedRestore {
+        /// The data folder.
+        folder: std::path::PathBuf,
+    },
     /// A part of the control plane panicked, which is a bug in this crate.
     #[error("a part of the control plane panicked: {0}")]
     Panicked(String),

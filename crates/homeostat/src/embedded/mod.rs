@@ -24,6 +24,7 @@ mod operator_console;
 mod run;
 mod stand_in;
 mod streams;
+mod unfinished_restore;
 mod user;
 mod workloads;
 
@@ -308,7 +309,7 @@ impl Builder {
         })
     }
 
-    fn store(&self) -> Result<SharedStore, homeostat_store::Error> {
+    fn store(&self) -> Result<SharedStore, Error> {
         Ok(match &self.data_dir {
             None => Arc::new(Memory::with(self.clock, Limits::default())),
             Some(folder) => {
@@ -318,6 +319,7 @@ impl Builder {
                     ..disk::Config::default()
                 };
                 let files = Folder::open(&folder.join(STORE_FOLDER))?;
+                unfinished_restore::check_restored(folder)?;
                 let files = if self.stand_in.is_unsynced { files.without_sync() } else { files };
                 Arc::new(Disk::open_on(Arc::new(files), &config)?)
             }

@@ -5,6 +5,7 @@ use std::path::Path;
 use homeostat_apiserver::serve::{IssuedUser, issue_user, kubeconfig};
 use homeostat_core::Clock;
 
+use super::unfinished_restore::check_restored;
 use super::{Error, PKI_FOLDER};
 
 /// A user that gets a certificate.
@@ -28,6 +29,7 @@ pub fn add_user(data_dir: &Path, user: &NewUser<'_>) -> Result<String, Error> {
         let why = "there is no such folder; name the data folder of a server with --data-dir";
         return Err(Error::file(data_dir, std::io::Error::other(why)));
     }
+    check_restored(data_dir)?;
     let known = || {
         let text = std::fs::read_to_string(&path).ok()?;
         kubeconfig::server_in(&text)

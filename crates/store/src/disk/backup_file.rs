@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use homeostat_core::Revision;
 
+use super::acknowledged_revision::AcknowledgedRevision;
 use super::checkpoint::{self, CheckpointError};
 use super::files::{self, Files, Folder, ReadOnlyFolder};
 use super::format::FileFormat;
@@ -172,9 +173,10 @@ impl Backup {
         let rules = LogRules { segment_bytes_max: config.segment_bytes, format: self.format };
         let name = checkpoint_name(revision);
         let unfinished = format!("{name}{UNFINISHED}");
-        // The log comes last: a folder without a log is rejected, so a partial restore is never mistaken for a complete
-        // one.
-        let written = checkpoint::write_whole(&*folder, &unfinished, &snapshot, self.format)
+        // The file that marks the folder as used comes first and the log last: a used folder without a log is rejected,
+        // so a partial restore is mistaken neither for a complete one nor for a new store.
+        let written = AcknowledgedRevision::open(&*folder, &names)
+            .and_then(|_| checkpoint::write_whole(&*folder, &unfinished, &snapshot, self.format))
             .and_then(|()| folder.rename(&unfinished, &name))
             .and_then(|()| folder.sync_names())
             .and_then(|()| WriteAheadLog::new(Arc::clone(&folder), revision, rules));

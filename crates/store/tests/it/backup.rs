@@ -121,6 +121,32 @@ async fn backups_of_a_store_that_is_written_to_are_consistent() {
     );
 }
 
+/// A restore that was killed must not be taken for a new store, which would start empty.
+#[tokio::test]
+async fn what_a_killed_restore_leaves_is_refused() {
+    let folders = Folders::new();
+    let config = Config::default();
+    commit(&folders.open("store", &config), put("a", "1")).await;
+    let backup = Backup::of_folder(&folders.path("store"), Vec::new(), &config).expect("it is at rest");
+    backup.restore_to(&folders.path("restored"), &config).expect("the folder is new");
+    let names = std::fs::read_dir(folders.path("restored")).expect("it is there");
+    let names: Vec<_> = names.map(|name| name.unwrap().file_name().into_string().unwrap()).collect();
+    let checkpoint = names.iter().find(|name| name.starts_with("checkpoint-")).expect("it has a checkpoint");
+    let unfinished = format!("{checkpoint}.unfinished");
+    for (index, files) in
+        [vec!["used"], vec!["used", &unfinished], vec!["used", checkpoint]].iter().enumerate()
+    {
+        let partial = folders.path(&format!("partial-{index}"));
+        std::fs::create_dir(&partial).unwrap();
+        for name in files {
+            let from = folders.path("restored").join(name.trim_end_matches(".unfinished"));
+            std::fs::copy(from, partial.join(name)).expect("the restore writes this file");
+        }
+        let refused = Disk::open(partial, &config).expect_err("the log is missing").to_string();
+        assert!(refused.contains("is missing; nothing was changed"), "{files:?}: {refused}");
+    }
+}
+
 #[tokio::test]
 async fn damage_strangers_and_folders_in_use_are_refused() {
     let folders = Folders::new();
