@@ -9,7 +9,6 @@
 use bytes::Bytes;
 use homeostat_api::kinds::core::pod::POD;
 use homeostat_api::kinds::core::service::SERVICE;
-use homeostat_api::kinds::discovery::endpoint_slice::ENDPOINT_SLICE;
 use homeostat_api::object::meta;
 use homeostat_api::status::Status;
 use homeostat_store::Snapshot;
@@ -20,7 +19,7 @@ use super::pipeline::admit_document;
 use super::{Answer, AuthorizedRequest};
 use crate::admission::Operation;
 use crate::stored::encode;
-use crate::stored::labels_and_owners::LabelsAndOwners;
+use crate::stored::service_slices::{ENDPOINTS_MAX, slices_of_service};
 use crate::yielding_work::YieldingWork;
 
 /// A name in a path: `NAME`, `NAME:PORT` or `SCHEME:NAME:PORT`.
@@ -127,13 +126,9 @@ fn load_pod(call: &AuthorizedRequest, snapshot: &Snapshot, name: &str) -> Option
     snapshot.get(&POD.storage().key(&call.path.namespace, name)).map(|entry| encode::parse_entry(entry))
 }
 
-/// The maximum number of a Service's endpoints that are considered, the same as in an Endpoints object.
-const ENDPOINTS_MAX: usize = 1000;
 /// The maximum number of Pods that are looked up until one is found that matches its endpoint: each is parsed, and Pods
 /// that do not match are gone.
 const PODS_TRIED_MAX: u64 = 8;
-/// The label of a slice that names its Service.
-const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";
 
 /// A Pod that an EndpointSlice names.
 struct NamedEndpoint {
@@ -150,14 +145,13 @@ async fn locate_service(
     name: &ProxyName<'_>,
 ) -> Result<(Value, u16), Status> {
     let port_name = service_port_name(call, snapshot, name)?;
-    let prefix = ENDPOINT_SLICE.storage().prefix_in(&call.path.namespace);
     let (mut endpoints, mut work) = (Vec::new(), YieldingWork::default());
-    for entry in snapshot.range(&prefix, "") {
-        let is_meant = LabelsAndOwners::from_entry(entry).label(SERVICE_NAME_LABEL) == Some(name.name);
-        if is_meant && endpoints.len() < ENDPOINTS_MAX {
-            work.add(entry.bytes.len()).await;
-            endpoints.extend(ready_endpoints(&encode::parse_entry(entry), &port_name));
+    for slice in slices_of_service(snapshot, &call.path.namespace, name.name) {
+        if endpoints.len() >= ENDPOINTS_MAX {
+            break;
         }
+        work.add(slice.bytes.len()).await;
+        endpoints.extend(ready_endpoints(&encode::parse_entry(&slice), &port_name));
     }
     let count = endpoints.len() as u64;
     let first = if count == 0 { 0 } else { call.backend.entropy.below(count) };

@@ -131,7 +131,7 @@ impl WebhookClient {
         (url, user_agent): (&str, &'static str),
         body: String,
     ) -> Result<Value, String> {
-        let endpoint = endpoint_of(&self.store.snapshot(), &self.entropy, target)?;
+        let endpoint = endpoint_of(&self.store.snapshot(), &self.entropy, target).await?;
         let mut connection = connect(endpoint, config, target).await?;
         let uri = url.parse::<http::Uri>().map_err(|error| error.to_string())?;
         let path = uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str).to_owned();

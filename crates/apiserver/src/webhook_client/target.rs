@@ -1,17 +1,19 @@
 //! Finds the location of a webhook: its URL, or a Service in this cluster, reached through its endpoints.
 //!
 //! Pods are processes on reachable machines, so calls connect directly to the address in an EndpointSlice (or
-//! Endpoints); the address of the Service itself leads nowhere.
+//! Endpoints); the address of the Service itself leads nowhere. Every write that a webhook matches searches for them, on
+//! the thread that serves it: the search reads only the slices of the Service, up to a limit, and yields to others.
 
 use homeostat_api::kinds::core::endpoints::ENDPOINTS;
 use homeostat_api::kinds::core::service::SERVICE;
-use homeostat_api::kinds::discovery::endpoint_slice::ENDPOINT_SLICE;
 use homeostat_api::resource::declaration::BuiltInKind;
 use homeostat_core::Entropy;
 use homeostat_store::Snapshot;
 use serde_json::Value;
 
 use crate::stored::encode;
+use crate::stored::service_slices::{ENDPOINTS_MAX, slices_of_service};
+use crate::yielding_work::YieldingWork;
 
 /// The port of webhooks that specify none.
 const PORT: u16 = 443;
@@ -65,7 +67,7 @@ fn clean_path(path: &str) -> String {
 }
 
 /// Returns the host and port to connect to.
-pub(super) fn endpoint_of(
+pub(super) async fn endpoint_of(
     snapshot: &Snapshot,
     entropy: &Entropy,
     target: &WebhookTarget,
@@ -73,8 +75,8 @@ pub(super) fn endpoint_of(
     let Some((namespace, name)) = &target.service else {
         return Ok((target.server_name.clone(), target.port));
     };
-    let service = load(snapshot, &SERVICE, namespace, name);
-    let service = service.ok_or_else(|| format!("service {name:?} not found"))?;
+    let mut search = EndpointSearch { snapshot, namespace, name, work: YieldingWork::default() };
+    let service = search.load(&SERVICE).await.ok_or_else(|| format!("service {name:?} not found"))?;
     if service["spec"]["type"] == "ExternalName" {
         let host = service["spec"]["externalName"].as_str().unwrap_or_default();
         return Ok((host.to_owned(), target.port));
@@ -83,18 +85,7 @@ pub(super) fn endpoint_of(
     let mut ports = ports.filter(|port| port["port"].as_u64() == Some(target.port.into()));
     let port =
         ports.next().ok_or_else(|| format!("no service port {} found for service {name:?}", target.port))?;
-    let port_name = port["name"].as_str().unwrap_or_default();
-    let prefix = ENDPOINT_SLICE.storage().prefix_in(namespace);
-    let slices = snapshot.range(&prefix, "").map(|entry| encode::parse_entry(entry));
-    let slices =
-        slices.filter(|slice| slice["metadata"]["labels"]["kubernetes.io/service-name"] == name.as_str());
-    let mut found = slices.flat_map(|slice| endpoints_of_slice(&slice, port_name)).collect::<Vec<_>>();
-    if found.is_empty()
-        && let Some(endpoints) = load(snapshot, &ENDPOINTS, namespace, name)
-    {
-        let subsets = endpoints["subsets"].as_array().cloned().unwrap_or_default();
-        found.extend(subsets.iter().flat_map(|subset| endpoints_of_subset(subset, port_name)));
-    }
+    let mut found = search.endpoints(port["name"].as_str().unwrap_or_default()).await;
     if found.is_empty() {
         return Err(format!("no endpoints available for service {name:?}"));
     }
@@ -102,8 +93,40 @@ pub(super) fn endpoint_of(
     Ok(found.swap_remove(usize::try_from(at).unwrap_or_default()))
 }
 
-fn load(snapshot: &Snapshot, kind: &BuiltInKind, namespace: &str, name: &str) -> Option<Value> {
-    snapshot.get(&kind.storage().key(namespace, name)).map(|entry| encode::parse_entry(entry))
+/// A search for the endpoints of one Service.
+struct EndpointSearch<'a> {
+    snapshot: &'a Snapshot,
+    namespace: &'a str,
+    name: &'a str,
+    work: YieldingWork,
+}
+
+impl EndpointSearch<'_> {
+    /// Returns the addresses of the Service's slices or, if they have none, of its Endpoints.
+    async fn endpoints(&mut self, port_name: &str) -> Vec<(String, u16)> {
+        let mut found = Vec::new();
+        for slice in slices_of_service(self.snapshot, self.namespace, self.name) {
+            if found.len() >= ENDPOINTS_MAX {
+                break;
+            }
+            self.work.add(slice.bytes.len()).await;
+            found.extend(endpoints_of_slice(&encode::parse_entry(&slice), port_name));
+        }
+        if found.is_empty()
+            && let Some(endpoints) = self.load(&ENDPOINTS).await
+        {
+            let subsets = endpoints["subsets"].as_array().into_iter().flatten();
+            found.extend(subsets.flat_map(|subset| endpoints_of_subset(subset, port_name)));
+        }
+        found
+    }
+
+    /// Returns the object of this kind that has the Service's name.
+    async fn load(&mut self, kind: &BuiltInKind) -> Option<Value> {
+        let entry = self.snapshot.get(&kind.storage().key(self.namespace, self.name))?;
+        self.work.add(entry.bytes.len()).await;
+        Some(encode::parse_entry(entry))
+    }
 }
 
 /// Returns the number of the port with this name.

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::webhook_server::{Behaviour, WebhookServer};
 use super::{message, start_without, warnings};
+use crate::processor_time::ProcessorTime;
 use crate::test_server::{MERGE, TestServer};
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -303,6 +304,45 @@ async fn a_service_is_reached_through_its_endpoints() {
     plane.post("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", slice).await.expect(201);
     plane.post(CONFIG_MAPS, config_map("a")).await.expect(201);
     assert_eq!(server.questions()[0].0, "/a/b?timeout=10s");
+}
+
+/// Slices that belong to no Service, or to another one, cost the writes that a webhook matches nothing.
+#[tokio::test]
+async fn slices_of_others_do_not_slow_down_calls_of_a_service() {
+    const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
+    // Each takes milliseconds to parse; together they were a large part of a second for every write.
+    const LARGE_SLICES: u32 = 20;
+    const WRITES: u32 = 10;
+    let server = WebhookServer::start(|_| allow()).await;
+    let service = json!({"service": {"name": "hook", "namespace": "default"}, "caBundle": server.bundle});
+    let plane = start(VALIDATING, &server, &json!({"clientConfig": service})).await;
+    let service = json!({"metadata": {"name": "hook"}, "spec": {"ports": [{"port": 443}]}});
+    plane.post("/api/v1/namespaces/default/services", service).await.expect(201);
+    let slice = json!({"metadata": {"name": "hook-1", "labels": {"kubernetes.io/service-name": "hook"}},
+        "addressType": "IPv4", "ports": [{"name": "", "port": server.address.port()}],
+        "endpoints": [{"addresses": ["127.0.0.1"]}]});
+    plane.post(SLICES, slice).await.expect(201);
+    let write = async |round: &str| {
+        let started = ProcessorTime::start();
+        for number in 0..WRITES {
+            plane.post(CONFIG_MAPS, config_map(&format!("{round}-{number}"))).await.expect(201);
+        }
+        started.elapsed()
+    };
+    write("warm").await;
+    let before = write("before").await;
+    let endpoints = vec![
+        json!({"addresses": ["10.0.0.1"], "hostname": "h".repeat(63),
+        "nodeName": "n".repeat(63), "zone": "z".repeat(63)});
+        1000
+    ];
+    for number in 0..LARGE_SLICES {
+        let large = json!({"metadata": {"name": format!("large-{number}")}, "addressType": "IPv4",
+            "endpoints": endpoints.clone()});
+        plane.post(SLICES, large).await.expect(201);
+    }
+    let after = write("after").await;
+    assert!(after < before * 4, "{WRITES} writes took {after:?} instead of {before:?}");
 }
 
 #[tokio::test]
