@@ -114,7 +114,8 @@ impl AuthorizedRequest {
     /// list.
     pub(crate) fn cost(&self, body: &Bytes) -> RequestCost {
         match self.verb {
-            // It waits for other programs, and must not do so while holding a slot in the queue.
+            // It waits for other programs, and must not do so while holding a slot in the queue. The objects that it
+            // reads first are read there one by one.
             _ if self.proxied.is_some() => return RequestCost::default(),
             Verb::Get => return self.get_cost(),
             Verb::List => return self.list_cost(),
