@@ -118,6 +118,8 @@ pub(crate) struct Backend {
     pub(crate) conversions: Conversions,
     /// Held while a quota is written, so that the quotas of a namespace stay within their limits.
     pub(crate) quota_writes: NamespaceLocks,
+    /// Held while a Role or RoleBinding is written, so that those of a namespace stay within their limits.
+    pub(crate) role_writes: NamespaceLocks,
     /// Held while a request counts for quotas.
     pub(crate) quota_counts: NamespaceLocks,
 }
@@ -144,6 +146,7 @@ impl Backend {
             streams: OnceLock::new(),
             writes: WriteHistory::new(clock.now()),
             quota_writes: NamespaceLocks::default(),
+            role_writes: NamespaceLocks::default(),
             quota_counts: NamespaceLocks::default(),
             store,
             clock,
@@ -175,6 +178,7 @@ impl Backend {
             streams: OnceLock::new(),
             writes: WriteHistory::new(clock.now()),
             quota_writes: NamespaceLocks::default(),
+            role_writes: NamespaceLocks::default(),
             quota_counts: NamespaceLocks::default(),
             store,
             clock,

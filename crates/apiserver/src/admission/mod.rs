@@ -30,6 +30,7 @@ mod request;
 mod request_authorizer;
 mod request_matching;
 mod resource_quota;
+mod role_limits;
 mod runtime_class;
 mod service_account;
 mod storage_object_in_use_protection;
@@ -47,6 +48,7 @@ use plugin::{Mutate, Plugin, Validate};
 use pod_security::PodSecurityConfig;
 pub(crate) use request::{AdmissionRequest, AdmissionWarnings, Operation, ReinvocationState, RequestOptions};
 pub(crate) use resource_quota::{limit_quotas, recalculate as recalculate_quotas};
+pub(crate) use role_limits::limit_roles;
 
 /// All plugins, in kube-apiserver's order.
 static PLUGINS: [&Plugin; 19] = [

@@ -1,8 +1,8 @@
 //! Handles authentication, impersonation, RBAC and the review APIs.
 //!
 //! Reading order: [`Identity`] and [`RequestAttributes`] (the user and the action of a request), `account` (whose
-//! limits apply), [`rule`] and `rbac_index` (the content of roles), [`Authorizer`] (decisions), `escalation` and
-//! `permission_coverage` (who may grant permissions), `certificate_permissions` (who may approve certificates),
+//! limits apply), [`rule`] and `rbac_index` (the content of roles), [`Authorizer`] (decisions), `role_limits` (how much
+//! they may cost), `escalation` and `permission_coverage` (who may grant permissions), `certificate_permissions` (who may approve certificates),
 //! [`forbidden`] (the wording of refusals), [`authenticate`] (who sent a request), `impersonate` (acting as another
 //! user), [`service_account`], `secret_token` and [`jwt`] (tokens for programs), `audience_token` (tokens for
 //! recipients other than this server), [`answer_reviews`] (the APIs through which clients ask about all this).
@@ -20,6 +20,7 @@ pub mod jwt;
 mod permission_coverage;
 mod rbac_index;
 mod request_attributes;
+mod role_limits;
 pub mod rule;
 mod rule_strings;
 mod secret_token;
@@ -38,6 +39,7 @@ pub use rbac_index::GROUP as RBAC_GROUP;
 pub(crate) use rbac_index::SERVICE_ACCOUNT_PREFIX;
 pub(crate) use rbac_index::fill_aggregated;
 pub use request_attributes::{Decision, RequestAttributes};
+pub(crate) use role_limits::limits_role_writes;
 pub use rule::Rule;
 pub(crate) use secret_token::SecretToken;
 pub use service_account::TokenIssuer;

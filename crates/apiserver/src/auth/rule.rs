@@ -82,6 +82,16 @@ impl Rule {
     }
 }
 
+/// Returns an upper bound for how many comparisons with these rules a decision about a resource takes, including one for
+/// each rule.
+pub(super) fn comparisons_of_rules(rules: &[Rule]) -> usize {
+    let lists = |rule: &Rule| {
+        let Rule { verbs, api_groups, resources, resource_names, .. } = rule;
+        [verbs, api_groups, resources, resource_names].map(RuleStrings::comparisons).iter().sum::<usize>()
+    };
+    rules.iter().map(|rule| 1 + lists(rule)).sum()
+}
+
 /// Formats strings as Go prints a list of quoted strings: `["a" "b"]`.
 pub(super) fn quoted<T: AsRef<str>>(texts: &[T]) -> String {
     let listed = texts.iter().map(|text| format!("{:?}", text.as_ref())).collect::<Vec<_>>();
@@ -94,15 +104,17 @@ fn has_or_any(list: &RuleStrings, wanted: &str) -> bool {
 
 /// Returns whether one of the patterns matches the resource.
 fn has_resource(patterns: &RuleStrings, resource: &str, subresource: &str) -> bool {
-    // A review may contain any string; only a name without a slash can be looked up directly.
-    if patterns.is_short() || resource.contains('/') {
+    if patterns.is_short() {
         return patterns.iter().any(|one| resource_matches(one, resource, subresource));
     }
+    // A review may contain any string. A pattern ends its resource at the first slash, so it never names one that contains
+    // a slash.
+    let can_be_named = !resource.contains('/');
     patterns.has(ANY)
         || if subresource.is_empty() {
-            patterns.has(resource)
+            can_be_named && patterns.has(resource)
         } else {
-            patterns.has(&format!("{resource}/{subresource}"))
+            (can_be_named && patterns.has(&format!("{resource}/{subresource}")))
                 || patterns.has(&format!("{ANY}/{subresource}"))
         }
 }
@@ -168,6 +180,25 @@ mod tests {
             "",
             false,
         );
+    }
+
+    /// A review may ask about a resource with a slash, which no pattern names.
+    #[test]
+    fn short_and_long_lists_match_the_same_resources() {
+        let patterns = ["pods", "pods/log", "*/scale", "a/b/c", "*/b/c"];
+        let rule = |fillers: usize| {
+            let fillers = (0..fillers).map(|at| format!("filler{at}"));
+            let resources: Vec<_> = patterns.iter().map(ToString::to_string).chain(fillers).collect();
+            rule(json!({"verbs": ["*"], "apiGroups": ["*"], "resources": resources}))
+        };
+        let (short, long) = (rule(0), rule(100));
+        assert!(short.resources.is_short() && !long.resources.is_short());
+        let texts = ["", "pods", "log", "pods/log", "scale", "a", "b", "a/b", "b/c", "c", "*", "a/b/c", "x"];
+        for (resource, subresource) in texts.iter().flat_map(|one| texts.map(|other| (*one, other))) {
+            let [short, long] =
+                [&short, &long].map(|rule| has_resource(&rule.resources, resource, subresource));
+            assert_eq!(short, long, "{resource:?} {subresource:?}");
+        }
     }
 
     #[test]

@@ -14,6 +14,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// The length from which on a list is sorted. For shorter lists, a linear search is just as fast.
 const SORTED_FROM: usize = 32;
 
+/// How many bytes of a string count as one comparison: comparing them takes about as long as finding the string in
+/// memory, and no name of an object is longer.
+const COMPARED_BYTES: usize = 256;
+
 /// Strings in their given order.
 #[derive(Clone, Debug, Default)]
 pub struct RuleStrings {
@@ -29,6 +33,13 @@ impl RuleStrings {
             return self.given.iter().any(|one| &**one == wanted);
         }
         self.sorted.binary_search_by(|at| (*self.given[*at as usize]).cmp(wanted)).is_ok()
+    }
+
+    /// Returns an upper bound for how many comparisons a lookup takes; comparisons of long strings count as several. A
+    /// bisection takes at most as many as the longest list that is searched from its start.
+    pub(super) fn comparisons(&self) -> usize {
+        let longest = self.given.iter().map(|text| text.len()).max().unwrap_or_default();
+        self.given.len().min(SORTED_FROM) * (1 + longest / COMPARED_BYTES)
     }
 
     /// Returns whether a linear search is as fast as a bisection.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::processor_time::ProcessorTime;
-use crate::test_server::TestServer;
+use crate::test_server::{MERGE, TestServer};
 
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/default";
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -81,4 +81,39 @@ async fn rules_are_listed_up_to_a_limit_even_if_their_texts_are_empty() {
     let answer = answer.post(path, json!({"spec": {"namespace": "default"}})).await.expect(201);
     assert_eq!(answer["status"]["incomplete"], true);
     assert!(answer.to_string().len() < 1 << 20, "{} bytes", answer.to_string().len());
+}
+
+/// Returns a Role with this many rules that nobody's requests match, all different.
+fn useless_role(name: &str, rules: usize) -> Value {
+    let rule = |at: usize| json!({"apiGroups": [""], "resources": ["configmaps"], "verbs": [format!("{name}-{at}")]});
+    json!({"metadata": {"name": name}, "rules": (0..rules).map(rule).collect::<Vec<_>>()})
+}
+
+/// Whoever administers a namespace can write as many Roles as the store takes, and bind them all to one group.
+#[tokio::test]
+async fn a_decision_stays_cheap_however_many_rules_a_namespace_wants() {
+    let plane = TestServer::start().await;
+    let refusal = plane.post(&format!("{RBAC}/roles"), useless_role("huge", 20_000)).await.expect(403);
+    let message = refusal["message"].as_str().unwrap();
+    assert!(message.contains("at most 20000 comparisons"), "{message}");
+    let team = json!([{"kind": "Group", "name": "team", "apiGroup": "rbac.authorization.k8s.io"}]);
+    let mut written = 0;
+    for at in 0..40 {
+        let name = format!("r{at}");
+        written +=
+            u32::from(plane.post(&format!("{RBAC}/roles"), useless_role(&name, 600)).await.code == 201);
+        plane.post(&format!("{RBAC}/rolebindings"), binding(&name, &name, &team)).await.expect(201);
+    }
+    assert_eq!(written, 8, "eight have 19 200 comparisons");
+    let grow = json!({"rules": useless_role("r0", 2000)["rules"]});
+    let path = format!("{RBAC}/roles/r0");
+    plane.raw("PATCH", &path, MERGE, &grow.to_string()).await.expect(403);
+    let shrink = json!({"rules": useless_role("r0", 599)["rules"]});
+    plane.raw("PATCH", &path, MERGE, &shrink.to_string()).await.expect(200);
+    let jane = plane.acting_as("jane", &["team"]);
+    let started = ProcessorTime::start();
+    for _ in 0..20 {
+        jane.get(&format!("{MAPS}/x")).await.expect(403);
+    }
+    assert!(started.elapsed() < SOON / 6, "it took {:?}", started.elapsed());
 }

@@ -11,6 +11,13 @@ use serde::Deserialize;
 use super::super::Identity;
 use super::SERVICE_ACCOUNT_PREFIX;
 
+/// The maximum number of a namespace's RoleBindings with the same subject: many times what anyone has. A decision visits
+/// all bindings of its user and the user's groups, which takes about 0.1 µs each.
+const BINDINGS_OF_SUBJECT_MAX: usize = 500;
+/// The maximum number of subjects in all RoleBindings of a namespace: enough for every user of a large company. A review
+/// may ask about a user with all these groups.
+const SUBJECTS_MAX: usize = 50_000;
+
 /// The bindings of one namespace, or the cluster-wide ones.
 #[derive(Debug, Default)]
 pub(super) struct Bindings {
@@ -50,7 +57,7 @@ struct Subject {
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct StoredBinding {
+pub(in crate::auth) struct StoredBinding {
     role_ref: RoleRef,
     subjects: Option<Vec<Subject>>,
 }
@@ -79,6 +86,35 @@ impl Bindings {
             IndexedSubject::User(name) => (&mut self.of_users, name),
             IndexedSubject::Group(name) => (&mut self.of_groups, name),
         }
+    }
+
+    /// Checks that a binding may be written without exceeding the limits of its namespace; returns why it may not.
+    pub(super) fn check_room_for(&self, new: &Binding) -> Result<(), String> {
+        if new.indexed().iter().any(|subject| !self.has_room_for_subject(subject, &new.name)) {
+            return Err(format!(
+                "a user, group or service account may be a subject of at most {BINDINGS_OF_SUBJECT_MAX} RoleBindings \
+                 in a namespace; bind it to one role with all its rules instead"
+            ));
+        }
+        let old = self.named.get(&new.name).map(|old| old.subjects.len()).unwrap_or_default();
+        let all = self.named.values().map(|one| one.subjects.len()).sum::<usize>();
+        if new.subjects.len() > old && all - old + new.subjects.len() > SUBJECTS_MAX {
+            return Err(format!(
+                "the RoleBindings of a namespace may have at most {SUBJECTS_MAX} subjects together; bind a group instead"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Returns whether the subject has few enough bindings to get this one, or has it already.
+    fn has_room_for_subject(&self, subject: &IndexedSubject, binding: &str) -> bool {
+        let of_subject = match subject {
+            IndexedSubject::User(name) => self.of_users.get(name),
+            IndexedSubject::Group(name) => self.of_groups.get(name),
+        };
+        let of_subject = of_subject.map(Vec::as_slice).unwrap_or_default();
+        of_subject.len() < BINDINGS_OF_SUBJECT_MAX
+            || of_subject.binary_search_by(|one| (*one.name).cmp(binding)).is_ok()
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -17,12 +17,12 @@ use homeostat_api::storage_identity::ResourceIdentity;
 use homeostat_core::Key;
 use serde::Deserialize;
 
-use self::bindings::{Binding, Bindings, StoredBinding};
-use self::roles::{ClusterRoles, Roles, StoredRole};
+use self::bindings::{Binding, Bindings};
+use self::roles::{ClusterRoles, Role, Roles, StoredRole};
 use super::rule::Rule;
 use super::{Decision, Identity, RequestAttributes};
 
-pub(super) use self::bindings::RoleRef;
+pub(super) use self::bindings::{RoleRef, StoredBinding};
 pub(super) use self::roles::RuleSet;
 
 /// The API group of roles and bindings.
@@ -94,7 +94,7 @@ impl RbacIndex {
     fn apply_role(&mut self, namespace: &str, name: &str, new: Option<StoredRole>) {
         let roles = self.roles.entry(namespace.into()).or_default();
         match new {
-            Some(role) => drop(roles.insert(name.into(), role.rule_set())),
+            Some(role) => drop(roles.insert(name.into(), role.into_role())),
             None => drop(roles.remove(name)),
         }
         if roles.is_empty() {
@@ -150,9 +150,11 @@ impl RbacIndex {
 
     /// Returns the missing roles that the user's bindings name, as Kubernetes reports them.
     pub(super) fn missing_roles(&self, who: &Identity, namespace: &str) -> Vec<String> {
-        self.distinct_bindings(who, namespace)
-            .into_values()
+        self.bindings_of(who, namespace)
             .filter(|binding| self.rules(&binding.role, &binding.namespace).is_none())
+            .map(|binding| ((&*binding.namespace, &*binding.name), binding))
+            .collect::<BTreeMap<_, _>>()
+            .into_values()
             .take(MISSING_ROLES_SHOWN_MAX)
             .map(|binding| {
                 format!("{}.{GROUP} {:?} not found", binding.role.kind.to_lowercase(), binding.role.name)
@@ -164,9 +166,32 @@ impl RbacIndex {
     pub(super) fn rules(&self, role: &RoleRef, namespace: &str) -> Option<&RuleSet> {
         match &*role.kind {
             "ClusterRole" => self.cluster_roles.rules(&role.name),
-            "Role" => self.roles.get(namespace)?.get(&*role.name),
+            "Role" => self.roles.get(namespace)?.get(&*role.name).map(|role| &role.rules),
             _ => None,
         }
+    }
+
+    /// Returns how many comparisons a decision takes at most because of this Role, and because of all others in its
+    /// namespace.
+    pub(super) fn comparisons_in(&self, namespace: &str, role: &str) -> (usize, usize) {
+        let roles = self.roles.get(namespace).into_iter().flatten();
+        roles.fold(
+            (0, 0),
+            |(own, others), (name, Role { comparisons, .. })| {
+                if &**name == role { (*comparisons, others) } else { (own, others + comparisons) }
+            },
+        )
+    }
+
+    /// Checks that a RoleBinding may be written without exceeding the limits of its namespace; returns why it may not.
+    pub(super) fn check_room_for(
+        &self,
+        namespace: &str,
+        name: &str,
+        binding: StoredBinding,
+    ) -> Result<(), String> {
+        let new = Binding::new(namespace, name, binding);
+        self.bindings.get(namespace).map_or(Ok(()), |bindings| bindings.check_room_for(&new))
     }
 
     fn bindings_of<'a>(&'a self, who: &'a Identity, namespace: &str) -> impl Iterator<Item = &'a Binding> {

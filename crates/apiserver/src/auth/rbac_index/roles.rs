@@ -11,13 +11,21 @@ use std::sync::Arc;
 use homeostat_core::selector::LabelSelector;
 use serde::Deserialize;
 
-use super::super::rule::Rule;
+use super::super::rule::{Rule, comparisons_of_rules};
 
 /// The rules of a role: one list for a plain role, or the lists of all selected roles for an aggregated one.
 pub(in crate::auth) type RuleSet = Arc<[Arc<[Rule]>]>;
 
-/// The rules of a namespace's roles, by name.
-pub(super) type Roles = HashMap<Box<str>, RuleSet>;
+/// A namespace's roles, by name.
+pub(super) type Roles = HashMap<Box<str>, Role>;
+
+/// A role of a namespace.
+#[derive(Debug)]
+pub(super) struct Role {
+    pub(super) rules: RuleSet,
+    /// How many comparisons its rules take at most.
+    pub(super) comparisons: usize,
+}
 
 /// All ClusterRoles, by name.
 #[derive(Debug, Default)]
@@ -56,10 +64,10 @@ struct Aggregation {
 }
 
 impl StoredRole {
-    /// Returns the rules as they are stored.
-    pub(super) fn rule_set(self) -> RuleSet {
+    /// Returns the role with its rules as they are stored.
+    pub(super) fn into_role(self) -> Role {
         let own = Arc::<[Rule]>::from(self.rules.unwrap_or_default());
-        Arc::new([own])
+        Role { comparisons: comparisons_of_rules(&own), rules: Arc::new([own]) }
     }
 }
 

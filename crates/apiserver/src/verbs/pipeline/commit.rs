@@ -14,7 +14,7 @@ use homeostat_store::{Entry, Error as StoreError, Op};
 use serde_json::Value;
 
 use super::admit::charge_quotas;
-use crate::admission::{limit_quotas, namespace_lifecycle};
+use crate::admission::{limit_quotas, limit_roles, namespace_lifecycle};
 use crate::backend::{CommitStep, commit_refusal, key_of};
 use crate::definition_lifecycle;
 use crate::stored::convert;
@@ -31,6 +31,7 @@ pub(super) async fn insert(
     let key = key_of(&call.resource, &call.path.namespace, meta::name(&object));
     let value = call.stored_value(&object).await?;
     let _alone = limit_quotas(&call.backend, &call.resource, &key, value.bytes.len()).await?;
+    let _alone_among_roles = limit_roles(&call.backend, &call.resource, &key, &object).await?;
     loop {
         let mut others = conditions_of_insert(call, meta::name(&object))?;
         others.extend(charge_quotas(call, options, &object, None).await?);
@@ -83,6 +84,7 @@ pub(super) async fn replace(
         return answer_entry(call, entry).await.map(Some);
     }
     let _alone = limit_quotas(&call.backend, &call.resource, &entry.key, value.bytes.len()).await?;
+    let _alone_among_roles = limit_roles(&call.backend, &call.resource, &entry.key, &object).await?;
     let charges = charge_quotas(call, options, &object, Some(&old)).await?;
     if options.is_dry_run {
         meta::set(&mut object, "resourceVersion", Some(entry.revision.to_string().into()));
