@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 
 use homeostat_core::field_diff::FieldChange;
+use homeostat_core::terminal_text::escape_controls;
 
 use crate::explanation::{Cause, CauseCode, Explanation, Step, StepKind};
 use crate::sentences::{capitalized, sentence};
@@ -44,21 +45,8 @@ pub fn render(explanation: &Explanation) -> String {
     section(&mut text, "What happened", more.into_iter().chain(steps));
     section(&mut text, "What it waits for", describe_waits(explanation).into_iter());
     section(&mut text, "Not seen", explanation.gaps.iter().map(|gap| sentence(&capitalized(&shorten(gap)))));
+    // Much of an explanation was written by others (messages, annotations, answers).
     escape_controls(&text)
-}
-
-/// Returns the text with its control characters escaped, except line ends. Much of an explanation was written by others
-/// (messages, annotations, answers), and must not send control sequences to the reader's terminal.
-fn escape_controls(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    for letter in text.chars() {
-        if letter.is_control() && letter != '\n' {
-            safe.extend(letter.escape_unicode());
-        } else {
-            safe.push(letter);
-        }
-    }
-    safe
 }
 
 /// Returns the causes besides the first that say something new: no conditions, which follow from a deeper cause, and
