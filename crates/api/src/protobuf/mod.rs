@@ -151,7 +151,9 @@ mod tests {
             let metadata = json!({"resourceVersion": "7", "continue": "next"});
             let mut list = json!({"kind": "ConfigMapList", "apiVersion": "v1", "metadata": metadata});
             let mut parts = ListEncoder::new(&list, 10).expect("the kind has a message");
-            items.iter().for_each(|item| parts.add(item.clone()));
+            for item in &items {
+                parts.add(item.clone());
+            }
             list["items"] = items.into();
             assert_eq!(parts.into_pieces().concat(), encode(&list).expect("the kind has a message"));
         }

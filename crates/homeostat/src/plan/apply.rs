@@ -15,6 +15,9 @@ const MANAGER: &str = "kubectl";
 /// The field manager of `kubectl apply`.
 const CLIENT_SIDE_MANAGER: &str = "kubectl-client-side-apply";
 
+/// A version that no object in memory reaches.
+const NEVER_CURRENT: &str = "9000000000000000000";
+
 /// The path and scope of the objects of a kind.
 struct ServedKind {
     path: String,
@@ -91,6 +94,29 @@ fn object_path(kind: &ServedKind, object: &Value) -> String {
     }
 }
 
+/// Translates the versions of the change's objects, because the copy in memory numbers its revisions anew: that of the
+/// cluster is removed, and any other becomes one that is refused as in the cluster.
+pub(super) fn translate_versions(change: &mut Change, objects: &[Value]) {
+    for object in &mut change.objects {
+        let version = object["metadata"]["resourceVersion"].clone();
+        let is_same = |one: &&Value| {
+            let namespace = &one["metadata"]["namespace"];
+            one["kind"] == object["kind"]
+                && one["metadata"]["name"] == object["metadata"]["name"]
+                && (namespace.is_null() || *namespace == object["metadata"]["namespace"])
+        };
+        let is_current =
+            objects.iter().filter(is_same).any(|one| one["metadata"]["resourceVersion"] == version);
+        match object["metadata"].as_object_mut() {
+            Some(metadata) if is_current => drop(metadata.remove("resourceVersion")),
+            Some(metadata) if metadata.contains_key("resourceVersion") => {
+                metadata.insert("resourceVersion".to_owned(), NEVER_CURRENT.into());
+            }
+            _ => {}
+        }
+    }
+}
+
 /// In the cluster's objects that the change applies, transfers the fields owned by an earlier client-side apply to the
 /// manager that applies now.
 pub(super) fn adopt_client_side_fields(objects: &mut [Value], change: &Change) {
@@ -116,5 +142,25 @@ pub(super) fn adopt_client_side_fields(objects: &mut [Value], change: &Change) {
                 entry["operation"] = "Apply".into();
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_version_of_the_cluster_is_accepted() {
+        let map = |version: &str| {
+            json!({"apiVersion": "v1", "kind": "ConfigMap",
+                "metadata": {"name": "a", "namespace": "default", "resourceVersion": version}})
+        };
+        let check = |given: &str, expected: Value| {
+            let mut change = Change::apply(vec![map(given)]);
+            translate_versions(&mut change, &[map("7")]);
+            assert_eq!(change.objects[0]["metadata"]["resourceVersion"], expected);
+        };
+        check("7", Value::Null);
+        check("6", json!(NEVER_CURRENT));
     }
 }

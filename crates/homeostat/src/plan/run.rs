@@ -19,7 +19,7 @@ use kube::Client;
 use serde_json::Value;
 use tokio::task::JoinSet;
 
-use super::apply::{adopt_client_side_fields, make_change};
+use super::apply::{adopt_client_side_fields, make_change, translate_versions};
 use super::change::Change;
 use super::error::PlanError;
 use super::journal_summary::{JournalSummary, SharedSummary};
@@ -78,8 +78,9 @@ pub(super) fn run_in_virtual_time(input: PlanInput) -> Result<PlanRun, PlanError
 }
 
 async fn run_to_rest(input: PlanInput) -> Result<PlanRun, PlanError> {
-    let PlanInput { mut state, operator, change, admission, start, calls } = input;
+    let PlanInput { mut state, operator, mut change, admission, start, calls } = input;
     let clock = Clock::virtual_from(start);
+    translate_versions(&mut change, &state.objects);
     adopt_client_side_fields(&mut state.objects, &change);
     let store = Arc::new(Memory::with(clock, Limits::default()));
     let (client, mut tasks) = serve(&state, &store, admission, clock).await?;

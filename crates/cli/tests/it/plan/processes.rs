@@ -128,6 +128,25 @@ async fn a_plan_says_what_would_happen_and_changes_nothing() {
     lab.server.stop().await;
 }
 
+/// Objects as `kubectl get -o yaml` shows them, which have a version, can be edited and planned.
+#[tokio::test]
+async fn an_exported_object_can_be_planned() {
+    let lab = PlanLab::start().await;
+    lab.apply(&web(3)).await;
+    lab.plan_until(0, &lab.file("three.json", &web(3))).await;
+    let api = Api::<Deployment>::default_namespaced(lab.server.client().await);
+    let mut exported = serde_json::to_value(api.get("web").await.unwrap()).unwrap();
+    exported["metadata"].as_object_mut().unwrap().remove("managedFields");
+    exported["spec"]["replicas"] = json!(2);
+    let (code, text, complaints) = lab.plan(&lab.file("exported.json", &exported), &["--json"]).await;
+    assert_eq!((code, complaints.as_str()), (2, ""), "{text}");
+    exported["metadata"]["resourceVersion"] = json!("1");
+    let (code, _, complaints) = lab.plan(&lab.file("old.json", &exported), &[]).await;
+    assert_eq!(code, 1);
+    assert!(complaints.contains("the object has been modified"), "{complaints}");
+    lab.server.stop().await;
+}
+
 #[tokio::test]
 async fn what_the_server_would_refuse_is_an_error_in_its_words() {
     let lab = PlanLab::start().await;
